@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine behind tsocketd, for a program that is its own producer: any pipeline fills the same ring, with the same
+ * protocol and the same guarantees as tsocketd's.
+ *
+ *     struct tsocket_producer *p;
+ *     struct tsocket_producer_options po;
+ *     struct tsocket_stream_options so;
+ *     tsocket_producer_options_init(&po);
+ *     po.name = "main";
+ *     tsocket_stream_options_init(&so);
+ *     so.name = "train"; so.fields = fields; so.n_fields = 2; so.epoch_samples = 50000;
+ *     rc = tsocket_producer_open(&po, &p);
+ *     rc = tsocket_producer_add_stream(p, &so, NULL);
+ *     rc = tsocket_producer_start(p);
+ *     // in as many threads as you like:
+ *     struct tsocket_claim claim;
+ *     while ((rc = tsocket_producer_claim(p, -1, &claim)) == TSOCKET_OK) {
+ *         make_sample(claim.epoch, claim.ordinal, claim.data[0], claim.data[1]);
+ *         tsocket_producer_commit(p, &claim);
+ *     }
+ *     tsocket_producer_close(p);                 // after all threads have returned from claim
+ *
+ * The life of a slot:
+ *
+ *     free --claim--> being filled --commit--> ready --(head passes, in order)--> readable --released by all--> free
+ *                          |
+ *                          +--reject--> the sample is left out: see tsocket_on_bad
+ *
+ * Threads. open, add_stream, start and close belong to one thread; claim, commit, reject, end_epoch, stop and wait may be
+ * called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. Do not fork
+ * after start. A consumer (tsocket.h) in the same process works.
+ */
+#ifndef TSOCKET_PRODUCER_H
+#define TSOCKET_PRODUCER_H
+
+#include <tsocket/tsocket.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSOCKET_STREAMS_MAX 16
+#define TSOCKET_STAGES_MAX 4
+
+struct tsocket_producer;
+
+/* What becomes of a sample that cannot be used. */
+enum tsocket_on_bad {
+    TSOCKET_BAD_SKIP = 0, /* left out: the epoch's last remaining sample takes its place, the epoch is one shorter */
+    TSOCKET_BAD_FAIL,     /* the run ends */
+    TSOCKET_BAD_MASK,     /* stays in its place with all fields as the producer left them when it rejected */
+};
+
+struct tsocket_producer_options {
+    size_t size;              /* set by tsocket_producer_options_init */
+    const char *name;         /* [A-Za-z0-9._-], not starting with '.'; default "main" */
+    uint32_t wait_for;        /* consumers that must be attached before the first epoch starts; default 0 */
+    uint32_t join_grace_ms;   /* how long a group's first epoch stays in the ring for those who come later; 5000 */
+    bool exit_when_idle;      /* wait() answers TSOCKET_END when the last consumer has left; default false */
+    const char *stage_names[TSOCKET_STAGES_MAX]; /* what claim.stage_ns[] count, for the status table */
+    const uint32_t *allow_uids; /* users besides this one who may attach; copied; default none */
+    uint32_t n_allow_uids;
+    const uint32_t *allow_gids; /* groups likewise */
+    uint32_t n_allow_gids;
+};
+
+struct tsocket_stream_options {
+    size_t size;                        /* set by tsocket_stream_options_init */
+    const char *name;                   /* as above; default "train" */
+    const struct tsocket_field *fields; /* copied; sample_bytes is computed */
+    uint32_t n_fields;
+    uint64_t epoch_samples;     /* samples per epoch; 0: unknown, the producer calls tsocket_producer_end_epoch */
+    uint64_t epochs;            /* 0: for ever */
+    uint64_t capacity;          /* samples in the ring; default 1024 */
+    uint32_t max_batch;         /* largest batch of a consumer, <= capacity; default 256 */
+    enum tsocket_on_bad on_bad; /* default TSOCKET_BAD_SKIP */
+    uint64_t max_bad;           /* rejected samples per epoch after which the run ends; default 0: no limit */
+    bool null;                  /* nothing is ever claimed: positions just advance (to measure the hand-over alone) */
+    const char *source;         /* where the samples come from, for the status table; copied; may be NULL */
+    /* The name of sample `ordinal` of `epoch`, for messages about a rejected one; called by the loop thread; may be
+     * NULL. Writes at most `len` bytes with a final 0. */
+    void (*describe)(void *context, uint64_t epoch, uint64_t ordinal, char *text, size_t len);
+    void *context;
+};
+
+/* One sample to be made. */
+struct tsocket_claim {
+    uint32_t stream;   /* number given by add_stream */
+    uint64_t epoch;    /* from 0 */
+    uint64_t ordinal;  /* which sample of the epoch's order to write, 0 <= ordinal < epoch_samples */
+    uint64_t position; /* where it goes; the library's */
+    void *data[TSOCKET_FIELDS_MAX]; /* where field i of this sample is to be written: sample_bytes each */
+    uint64_t stage_ns[TSOCKET_STAGES_MAX]; /* time spent per stage, if the producer cares to say; for status */
+    uint64_t begun_ns;                     /* the library's */
+};
+
+TSOCKET_API void tsocket_producer_options_init(struct tsocket_producer_options *options);
+TSOCKET_API void tsocket_stream_options_init(struct tsocket_stream_options *options);
+
+/*
+ * Takes the name. TSOCKET_OK: *producer_out is the caller's until tsocket_producer_close. TSOCKET_EBUSY: a running
+ * daemon has the name; tsocket_last_error() names its process. TSOCKET_EINVAL, TSOCKET_ENOMEM, TSOCKET_ESYSTEM.
+ */
+TSOCKET_API int tsocket_producer_open(const struct tsocket_producer_options *options,
+                                      struct tsocket_producer **producer_out);
+
+/*
+ * Declares a stream and reserves its ring; the first one is what consumers get who name none. The memory is really
+ * reserved, touched and counted against the cgroup's limit here, or TSOCKET_ENOMEM says what is needed and available.
+ * `stream_out` (may be NULL) receives the number that claims carry. TSOCKET_EINVAL, TSOCKET_ESYSTEM.
+ */
+TSOCKET_API int tsocket_producer_add_stream(struct tsocket_producer *producer,
+                                            const struct tsocket_stream_options *options, uint32_t *stream_out);
+
+/* Starts to serve. TSOCKET_OK, TSOCKET_EINVAL (no stream), TSOCKET_ENOMEM, TSOCKET_ESYSTEM. */
+TSOCKET_API int tsocket_producer_start(struct tsocket_producer *producer);
+
+/*
+ * The next sample to make, of whichever stream has room, in turn; waits up to `timeout_ms` (-1: without limit).
+ * TSOCKET_OK: *claim_out must be given to commit or reject, by any thread. TSOCKET_EAGAIN: no room within the time.
+ * TSOCKET_END: nothing will be claimed any more (all epochs made, or stopped): return from the thread.
+ */
+TSOCKET_API int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms,
+                                       struct tsocket_claim *claim_out);
+
+/* The sample is written. */
+TSOCKET_API void tsocket_producer_commit(struct tsocket_producer *producer, const struct tsocket_claim *claim);
+
+/*
+ * The sample cannot be used. `kind` is a short constant word that the counts are kept by ("truncated"); `why` one line
+ * for the log. Under TSOCKET_BAD_MASK write what consumers shall see before calling this.
+ */
+TSOCKET_API void tsocket_producer_reject(struct tsocket_producer *producer, const struct tsocket_claim *claim,
+                                         const char *kind, const char *why);
+
+/*
+ * For streams of unknown length: `claim` is not a sample, the epoch ends before it. With more than one thread, all
+ * claims of later ordinals that are still out must be given to this call as well. TSOCKET_EINVAL otherwise.
+ */
+TSOCKET_API int tsocket_producer_end_epoch(struct tsocket_producer *producer, const struct tsocket_claim *claim);
+
+/* The run cannot go on (the disk fails): wait() returns `error` and consumers are told. `why` is logged. */
+TSOCKET_API void tsocket_producer_fail(struct tsocket_producer *producer, int error, const char *why);
+
+/*
+ * Waits until the producer should end: TSOCKET_END (all epochs made and read, or idle with exit_when_idle, or somebody
+ * asked it to stop), TSOCKET_EBAD_SAMPLE or what tsocket_producer_fail said (tsocket_last_error() has the reason),
+ * TSOCKET_EAGAIN after `timeout_ms`, TSOCKET_EINTR.
+ */
+TSOCKET_API int tsocket_producer_wait(struct tsocket_producer *producer, int timeout_ms);
+
+/* Makes every claim and wait return TSOCKET_END. Any thread; not from a signal handler. */
+TSOCKET_API void tsocket_producer_stop(struct tsocket_producer *producer);
+
+/*
+ * The status as one line of JSON, as `tsocketctl status --json` prints it. TSOCKET_OK: *json_out is the caller's, to be
+ * freed by free(). TSOCKET_ENOMEM. Any thread.
+ */
+TSOCKET_API int tsocket_producer_status(struct tsocket_producer *producer, char **json_out);
+
+/*
+ * Tells the consumers, gives the name back and frees everything. No thread may be inside another call. Batches that
+ * consumers still hold stay readable until they release them. NULL is allowed.
+ */
+TSOCKET_API void tsocket_producer_close(struct tsocket_producer *producer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libtsocket: read the batches that a tsocketd on this machine prepares.
+ *
+ * The daemon decodes every sample once and places it in a ring in shared memory. A trainer opens one of its streams
+ * with a batch size of its own and reads windows of the ring in place: no copy, no decoding, every sample of an epoch
+ * exactly once, in the order of the daemon's seed.
+ *
+ * The whole loop:
+ *
+ *     struct tsocket *ts;
+ *     struct tsocket_batch batch;
+ *     int rc = tsocket_open("main/train", 64, NULL, &ts);
+ *     if (rc != TSOCKET_OK) {
+ *         fprintf(stderr, "%s\n", tsocket_last_error());
+ *         return 1;
+ *     }
+ *     while ((rc = tsocket_next(ts, -1, &batch)) != TSOCKET_END) {
+ *         if (rc == TSOCKET_EPOCH_END || rc == TSOCKET_EINTR)
+ *             continue;                            // validate, checkpoint, look at a flag, ...
+ *         if (rc != TSOCKET_OK)
+ *             break;                               // TSOCKET_GONE: the daemon died; see tsocket_last_error()
+ *         train(batch.data[0], batch.data[1], batch.count);
+ *         tsocket_release(ts, &batch);
+ *     }
+ *     tsocket_close(ts);
+ *
+ * Threads. A handle may be used by one thread at a time; different handles are independent. libtsocket starts no thread
+ * of its own (ZeroMQ starts its I/O thread at open). While data is there, next and release make no system call, take no
+ * lock and allocate nothing, except that release hands one small message to ZeroMQ.
+ *
+ * fork. The child of a fork must not use the handle: every call on it answers TSOCKET_EFORK, and only tsocket_close
+ * makes sense there (it frees the child's copy). The parent is not disturbed. Programs started by exec inherit nothing.
+ *
+ * Memory. The ring is mapped read-only: a write through batch.data is a segmentation fault in the writer, never damage
+ * to another trainer's data.
+ */
+#ifndef TSOCKET_TSOCKET_H
+#define TSOCKET_TSOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSOCKET_VERSION_MAJOR 0
+#define TSOCKET_VERSION_MINOR 1
+#define TSOCKET_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define TSOCKET_API __attribute__((visibility("default")))
+#else
+#define TSOCKET_API
+#endif
+
+/* Limits that both sides rely on. */
+#define TSOCKET_FIELDS_MAX 16 /* fields per sample */
+#define TSOCKET_NDIM_MAX 6    /* dimensions per field, without the batch dimension */
+#define TSOCKET_NAME_MAX 64   /* bytes in the name of a daemon, stream, field or consumer, without the final 0 */
+
+/* Every code that a call may return, once: name, value, text. */
+#define TSOCKET_ERRORS(X)                                                                                              \
+    X(TSOCKET_OK, 0, "success")                                                                                        \
+    X(TSOCKET_EAGAIN, -1, "nothing is ready yet")                                                                      \
+    X(TSOCKET_EPOCH_END, -2, "the epoch has ended")                                                                    \
+    X(TSOCKET_END, -3, "the stream has ended")                                                                         \
+    X(TSOCKET_ELAPPED, -4, "the daemon has reused this batch's memory")                                                \
+    X(TSOCKET_EHELD, -5, "as many batches are held as were announced at open")                                         \
+    X(TSOCKET_GONE, -6, "the daemon is gone")                                                                          \
+    X(TSOCKET_EREFUSED, -7, "the daemon refuses this consumer")                                                        \
+    X(TSOCKET_ENOTFOUND, -8, "no such daemon, stream or field")                                                        \
+    X(TSOCKET_EINVAL, -9, "invalid argument")                                                                          \
+    X(TSOCKET_EFORK, -10, "this handle belongs to the parent process")                                                 \
+    X(TSOCKET_EINTR, -11, "a signal arrived while waiting")                                                            \
+    X(TSOCKET_ENOMEM, -12, "not enough memory")                                                                        \
+    X(TSOCKET_ESYSTEM, -13, "a system call failed")                                                                    \
+    X(TSOCKET_EPROTOCOL, -14, "the other side does not speak this protocol")                                           \
+    X(TSOCKET_EBUSY, -15, "the name is taken by a running daemon")                                                     \
+    X(TSOCKET_EBAD_SAMPLE, -16, "too many samples cannot be used")
+
+enum tsocket_error {
+#define TSOCKET_ERROR_ENUM(name, value, text) name = value,
+    TSOCKET_ERRORS(TSOCKET_ERROR_ENUM)
+#undef TSOCKET_ERROR_ENUM
+};
+
+enum tsocket_dtype {
+    TSOCKET_UINT8 = 1,
+    TSOCKET_INT32,
+    TSOCKET_INT64,
+    TSOCKET_FLOAT16,
+    TSOCKET_BFLOAT16,
+    TSOCKET_FLOAT32,
+    TSOCKET_FLOAT64,
+};
+
+/* What to do with the samples at an epoch's end that do not fill a batch. */
+enum tsocket_last {
+    TSOCKET_LAST_KEEP = 0, /* a last, smaller batch */
+    TSOCKET_LAST_DROP,     /* leave them out; a warning is logged where that leaves nothing */
+    TSOCKET_LAST_PAD,      /* a full batch in private memory: the tail's samples repeated; batch.valid are real */
+};
+
+/* Where to begin when the current epoch's start is no longer in the ring. */
+enum tsocket_join {
+    TSOCKET_JOIN_WAIT = 0, /* at the next epoch */
+    TSOCKET_JOIN_NOW,      /* in the middle: a first epoch that is partial (tsocket_epoch.received < samples) */
+};
+
+struct tsocket; /* one attached consumer */
+
+struct tsocket_options {
+    size_t size;                /* sizeof this struct; set by tsocket_options_init, so that it may grow */
+    uint32_t hold;              /* batches that may be held at once; default 2 */
+    uint32_t shard_rank;        /* this rank of a data-parallel job, 0 <= rank < world; default 0 */
+    uint32_t shard_world;       /* ranks in that job; they get disjoint windows; default 1 */
+    uint64_t epochs;            /* TSOCKET_END after so many epochs of this consumer; default 0: as many as come */
+    enum tsocket_last last;     /* default TSOCKET_LAST_KEEP (with shard_world > 1 short windows are padded) */
+    enum tsocket_join join;     /* default TSOCKET_JOIN_WAIT */
+    const char *fields;         /* names wanted, separated by commas, in this order; default NULL: all */
+    const char *consumer_name;  /* shown in the status table; default NULL: the program's name */
+    const char *device;         /* where the data is wanted; default NULL: wherever the daemon has it; or "host" */
+    const char *resume;         /* token to go on from; reserved, must be NULL */
+    int connect_timeout_ms;     /* how long open looks for the daemon; default 0: once; -1: until it is there */
+};
+
+/* One field of every sample. */
+struct tsocket_field {
+    char name[TSOCKET_NAME_MAX + 1];
+    enum tsocket_dtype dtype;
+    uint32_t ndim;                    /* of one sample; the batch is dimension -1 before it; 0 is a scalar */
+    uint64_t shape[TSOCKET_NDIM_MAX]; /* elements, outermost first; the memory is dense and row-major */
+    uint64_t sample_bytes;            /* product of shape times the size of dtype */
+};
+
+struct tsocket_info {
+    char daemon[TSOCKET_NAME_MAX + 1];
+    char stream[TSOCKET_NAME_MAX + 1];
+    uint32_t n_fields;
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX]; /* field i is batch.data[i] */
+    uint32_t batch_size;
+    uint64_t epoch_samples; /* samples of an epoch in which all are good; 0: the producer does not know */
+    uint64_t batches;       /* per epoch for this consumer, if all samples are good; 0: not known */
+    uint64_t epoch;         /* stream epoch in which this consumer began */
+    uint64_t position;      /* stream position of its first sample (expected, where it waits for an epoch) */
+    uint64_t first;         /* that sample's place within the epoch: > 0 only with TSOCKET_JOIN_NOW */
+    uint64_t capacity;      /* samples in the ring */
+};
+
+/*
+ * A window of the ring. data[i] holds `count` samples of field i, one behind the other. The memory is the library's: it
+ * may be read until the batch is released, and is never written by this process.
+ */
+struct tsocket_batch {
+    uint64_t epoch;     /* the stream's epoch, from 0 */
+    uint64_t own_epoch; /* epochs that this consumer has begun before: 0 in its first */
+    uint64_t first;     /* place of the first sample within the epoch's order */
+    uint64_t position;  /* the same as stream position */
+    uint32_t count;     /* samples in data */
+    uint32_t valid;     /* of these, real ones; the others repeat them (TSOCKET_LAST_PAD, shards) */
+    const void *data[TSOCKET_FIELDS_MAX];
+    uint64_t id; /* the library's */
+};
+
+struct tsocket_epoch {
+    uint64_t epoch;     /* the stream's number of the epoch that ended last for this consumer */
+    uint64_t own_epoch; /* the consumer's own, from 0 */
+    uint64_t samples;   /* samples the epoch had */
+    uint64_t received;  /* real samples this consumer was given of it */
+};
+
+/* Fills *options with the defaults. Always call it first, then change what is to differ. */
+TSOCKET_API void tsocket_options_init(struct tsocket_options *options);
+
+/*
+ * Attaches to a daemon of this machine. `name` is "DAEMON" (its first stream) or "DAEMON/STREAM"; `batch_size` is at
+ * least 1 and at most the daemon's --max-batch. `options` may be NULL for the defaults; it and its strings are copied.
+ *
+ * TSOCKET_OK: *ts_out is the caller's, to be given to tsocket_close. Otherwise *ts_out is left alone and
+ * tsocket_last_error() has the details: TSOCKET_ENOTFOUND lists every folder that was searched; TSOCKET_EREFUSED the
+ * numbers that do not fit and what to change; TSOCKET_EINVAL the argument; TSOCKET_GONE: the daemon died meanwhile;
+ * TSOCKET_EPROTOCOL: another version; TSOCKET_EINTR, TSOCKET_ENOMEM, TSOCKET_ESYSTEM.
+ *
+ * From here on the consumer counts: the group waits for it, for as long as it lives and does not close.
+ */
+TSOCKET_API int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_options *options,
+                             struct tsocket **ts_out);
+
+/* What the stream holds and where this consumer began. TSOCKET_OK or TSOCKET_EFORK. Does not talk to the daemon. */
+TSOCKET_API int tsocket_describe(const struct tsocket *ts, struct tsocket_info *info_out);
+
+/*
+ * The next batch, waiting up to `timeout_ms` for it (0: not at all; -1: without limit).
+ *
+ * TSOCKET_OK         *batch_out is filled; release it later. In all other cases it is left alone.
+ * TSOCKET_EAGAIN     nothing within the time.
+ * TSOCKET_EINTR      a signal handler ran while waiting; call again.
+ * TSOCKET_EPOCH_END  once per epoch, after its last batch; tsocket_ended_epoch() tells its length. Call again.
+ * TSOCKET_END        no more epochs (of the daemon, or of options.epochs). Stays so.
+ * TSOCKET_EHELD      options.hold batches are held: release one first.
+ * TSOCKET_ELAPPED    this consumer was evicted, its data overwritten. Close and open again.
+ * TSOCKET_GONE       the daemon has ended before the stream did; what was ready has been delivered. Stays so.
+ * TSOCKET_EFORK, TSOCKET_EINVAL, TSOCKET_ESYSTEM.
+ */
+TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch_out);
+
+/*
+ * Gives a batch back; its data must not be read any more, by anyone who got it from here. Batches may be released in
+ * any order; the daemon reuses memory up to the oldest one held. Never waits.
+ *
+ * TSOCKET_ELAPPED: the data changed before this release, so what was computed from it is worthless. It is released.
+ * TSOCKET_EINVAL: not a batch held of this handle. TSOCKET_EFORK.
+ */
+TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
+
+/*
+ * Sends what a full queue kept release from sending. Only worth calling before a long time without next or release.
+ * TSOCKET_OK: all sent. TSOCKET_EAGAIN: not yet. TSOCKET_EFORK.
+ */
+TSOCKET_API int tsocket_flush(struct tsocket *ts);
+
+/*
+ * Where the next batch begins: stream epoch and place within its order. Both outputs may be NULL. TSOCKET_OK or
+ * TSOCKET_EFORK.
+ */
+TSOCKET_API int tsocket_position(const struct tsocket *ts, uint64_t *epoch_out, uint64_t *first_out);
+
+/* The epoch of the last TSOCKET_EPOCH_END; TSOCKET_EAGAIN before the first, TSOCKET_EFORK. */
+TSOCKET_API int tsocket_ended_epoch(const struct tsocket *ts, struct tsocket_epoch *epoch_out);
+
+/* Detaches and frees the handle with everything it held. NULL is allowed. All batches of it become invalid. */
+TSOCKET_API void tsocket_close(struct tsocket *ts);
+
+/* A constant English sentence for a code of enum tsocket_error; never NULL. Any thread. */
+TSOCKET_API const char *tsocket_strerror(int error);
+
+/* The code's name without prefix, such as "GONE"; never NULL. Any thread. */
+TSOCKET_API const char *tsocket_errname(int error);
+
+/* Details of the last call that failed in this thread, never NULL; valid until the thread's next call. */
+TSOCKET_API const char *tsocket_last_error(void);
+
+/* "MAJOR.MINOR.PATCH" of the library that is running (the macros above: of the header). */
+TSOCKET_API const char *tsocket_version(void);
+
+/* Bytes of one element, or 0 for an unknown dtype; and its name in numpy's manner ("uint8"), or NULL. */
+TSOCKET_API size_t tsocket_dtype_bytes(enum tsocket_dtype dtype);
+TSOCKET_API const char *tsocket_dtype_name(enum tsocket_dtype dtype);
+
+/*
+ * The library is silent but for warnings and errors, which go to stderr. A sink replaces that, for the whole process;
+ * NULL restores it. `level` is 'E', 'W', 'I' or 'D'. The sink may be called from any thread, ZeroMQ's excepted.
+ */
+typedef void tsocket_log_sink(void *context, char level, const char *message);
+TSOCKET_API void tsocket_set_log_sink(tsocket_log_sink *sink, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

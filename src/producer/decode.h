@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decode: one encoded image, and a list of boxes that are wanted of it, each resized into a slot.
+ *
+ *     header    size known, limits checked, nothing allocated yet
+ *       v       the caller draws its boxes (they depend on the size)
+ *     draw      pixels inside the boxes are decoded once, resized, flipped, converted and written to the slots
+ *
+ * A decoder belongs to one thread and reuses its buffers: after warm-up nothing is allocated per image.
+ */
+#ifndef TSP_DECODE_H
+#define TSP_DECODE_H
+
+#include "recipe.h"
+#include "source.h"
+
+struct tsp_limits {
+    uint64_t max_pixels;
+    uint32_t max_scans;
+};
+
+/* Where the pixels go: width x height x 3 in dtype and layout. */
+struct tsp_output {
+    uint32_t width;
+    uint32_t height;
+    enum tsocket_dtype dtype;
+    enum tsp_layout layout;
+    float mean[3];
+    float std[3];
+    void *data;
+};
+
+/* One view of the image: a box in source pixels (it may have fractions), how to resize it and where to put it. */
+struct tsp_view {
+    double x, y, width, height;
+    enum tsp_filter filter;
+    bool flip;
+    struct tsp_output out;
+};
+
+struct tsp_decoder;
+
+struct tsp_decoder *tsp_decoder_create(const struct tsp_limits *limits); /* NULL: no memory */
+void tsp_decoder_destroy(struct tsp_decoder *decoder);                   /* NULL is allowed */
+
+/* Looks at the header of `encoded`, which must stay until draw. TSP_GOOD: the image's size is known. */
+enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_encoded *encoded, uint32_t *width_out,
+                                uint32_t *height_out);
+
+/* Decodes and writes `n` views. On TSP_GOOD all outputs are written, otherwise their content is undefined. */
+enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view *views, uint32_t n);
+
+/* One line about the last result that was not TSP_GOOD. */
+const char *tsp_decoder_why(const struct tsp_decoder *decoder);
+
+/*
+ * Draws the box and flip of view number `view` of `sample` in `epoch` for an image of width x height, by the recipe,
+ * and fills everything of *view_out but out.data. A pure function of its arguments.
+ */
+void tsp_view_plan(const struct tsp_recipe *recipe, uint64_t epoch, uint64_t sample, uint32_t view, uint32_t width,
+                   uint32_t height, struct tsp_view *view_out);
+
+#endif
