@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 Panel = namedtuple('Panel', 'title unit values')
 
 COLOURS = ('#0b6e4f', '#d1700e', '#6c7a89')  # told apart without colour vision too: dark, middle, light
-INK, FAINT = '#1d2329', '#d5d9dd'
+INK, SOFT, FAINT = '#1d2329', '#5a636b', '#d5d9dd'
 COLUMNS, WIDTH, HEIGHT = 2, 460, 250  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 40, 44  # its margins
 HEAD = 96
@@ -39,11 +39,8 @@ def axis(panel, top, x, y, height):
         line = y + TOP + height * (1 - i / 4)
         out.append(f'<line x1="{x + LEFT}" x2="{x + WIDTH - RIGHT}" y1="{line:.1f}" y2="{line:.1f}" '
                    f'stroke="{INK if i == 0 else FAINT}"/>')
-        unit = f' {panel.unit}' if panel.unit and i == 4 else ''
         out.append(text(x + LEFT - 6, line + 4, number(top * i / 4), 11, 'end'))
-        if unit:
-            out.append(text(x + LEFT, line - 6, panel.unit, 11, fill='#5a636b'))
-    return out
+    return out + [text(x + LEFT, y + TOP - 6, panel.unit, 11, fill=SOFT)]
 
 
 def bars(panel, top, x, y, height, groups, group_name):
@@ -60,9 +57,8 @@ def bars(panel, top, x, y, height, groups, group_name):
                        f'height="{tall:.1f}" fill="{COLOURS[s]}"/>')
             out.append(text(left + (s + 0.5) * bar, y + TOP + height - tall - 4, number(series[g]), 10, 'middle'))
         out.append(text(left + 0.4 * group_width, y + TOP + height + 16, name, 12, 'middle'))
-    out.append(text(x + LEFT + (WIDTH - LEFT - RIGHT) / 2, y + TOP + height + 33, group_name, 11, 'middle',
-                    fill='#5a636b'))
-    return out
+    middle = x + LEFT + (WIDTH - LEFT - RIGHT) / 2
+    return out + [text(middle, y + TOP + height + 33, group_name, 11, 'middle', fill=SOFT)]
 
 
 def draw_panel(panel, x, y, groups, group_name):
@@ -88,7 +84,7 @@ def svg(title, subtitle, group_name, groups, series_names, panels):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
            f'height="{height}" font-family="Helvetica, Arial, sans-serif">',
            f'<rect width="{width}" height="{height}" fill="white"/>',
-           text(20, 32, title, 19, weight='bold'), text(20, 53, subtitle, 12, fill='#5a636b')]
+           text(20, 32, title, 19, weight='bold'), text(20, 53, subtitle, 12, fill=SOFT)]
     out += legend(series_names, 20, 78)
     for i, panel in enumerate(panels):
         out += draw_panel(panel, 20 + i % COLUMNS * (WIDTH + 20), HEAD + i // COLUMNS * (HEIGHT + 14), groups,
