@@ -466,7 +466,7 @@ int main(int argc, char **argv)
     snprintf(round.name, sizeof(round.name), "handover-%ld", (long)getpid());
     if (o.attach)
         snprintf(round.name, sizeof(round.name), "%s", o.attach);
-    snprintf(round.endpoint, sizeof(round.endpoint), "ipc:///tmp/handover-%ld", (long)getpid());
+    snprintf(round.endpoint, sizeof(round.endpoint), "ipc://@handover-%ld", (long)getpid());
     if (o.json)
         printf("{");
     print_rates(&round);
