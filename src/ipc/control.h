@@ -25,6 +25,7 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define TSI_CONTROL_MAGIC   UINT32_C(0x6b637374) /* "tsck" */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define TEXT(x)          #x
 #define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
@@ -16,6 +18,20 @@ int tsi_fail(int error, const char *format, ...)
     va_start(args, format);
     vsnprintf(last_error, sizeof(last_error), format, args);
     va_end(args);
+    return error;
+}
+
+int tsi_fail_errno(int error, const char *format, ...)
+{
+    int cause = errno;
+    va_list args;
+    int len;
+
+    va_start(args, format);
+    len = vsnprintf(last_error, sizeof(last_error), format, args);
+    va_end(args);
+    if (len >= 0 && (size_t)len < sizeof(last_error))
+        snprintf(last_error + len, sizeof(last_error) - (size_t)len, ": %s", strerror(cause));
     return error;
 }
 

@@ -39,10 +39,10 @@ int tsi_lifeline_listen(const char *path, int *fd_out)
         return rc;
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "socket: %m");
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "socket");
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || chmod(path, 0600) != 0 ||
         listen(fd, BACKLOG) != 0) {
-        rc = tsi_fail(TSOCKET_ESYSTEM, "%s: cannot listen: %m", path);
+        rc = tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot listen", path);
         close(fd);
         return rc;
     }
@@ -56,7 +56,7 @@ static int peer_of(int fd, struct tsi_peer *peer_out)
     socklen_t len = sizeof(credentials);
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &len) != 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "SO_PEERCRED: %m");
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "SO_PEERCRED");
     *peer_out = (struct tsi_peer){.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid};
     return TSOCKET_OK;
 }
@@ -69,7 +69,7 @@ int tsi_lifeline_accept(int listener, int *fd_out, struct tsi_peer *peer_out)
     if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
         return TSOCKET_EAGAIN;
     if (fd < 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "accept on the lifeline: %m");
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "accept on the lifeline");
     rc = peer_of(fd, peer_out);
     if (rc != TSOCKET_OK)
         close(fd);
@@ -104,11 +104,11 @@ int tsi_lifeline_connect(const char *path, int *fd_out)
         return rc;
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "socket: %m");
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "socket");
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
-        rc =
-            tsi_fail(errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR ? TSOCKET_ENOTFOUND : TSOCKET_ESYSTEM,
-                     "%s: cannot connect: %m", path);
+        rc = tsi_fail_errno(errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR ? TSOCKET_ENOTFOUND
+                                                                                         : TSOCKET_ESYSTEM,
+                            "%s: cannot connect", path);
         close(fd);
         return rc;
     }
@@ -137,7 +137,7 @@ int tsi_lifeline_send(int fd, const void *packet, size_t len, const int *fds, ui
     }
     if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)len)
         return TSOCKET_OK;
-    return tsi_fail(errno == EPIPE || errno == ECONNRESET ? TSOCKET_GONE : TSOCKET_ESYSTEM, "lifeline: %m");
+    return tsi_fail_errno(errno == EPIPE || errno == ECONNRESET ? TSOCKET_GONE : TSOCKET_ESYSTEM, "lifeline");
 }
 
 /* Takes what descriptors came, at most TSI_LIFELINE_FDS: the kernel closes what found no room. */
@@ -162,7 +162,7 @@ static int wait_readable(int fd, uint64_t deadline_ns)
         return TSOCKET_OK;
     if (n == 0)
         return tsi_fail(TSOCKET_EAGAIN, "lifeline: no answer in time");
-    return tsi_fail(errno == EINTR ? TSOCKET_EINTR : TSOCKET_ESYSTEM, "lifeline: %m");
+    return tsi_fail_errno(errno == EINTR ? TSOCKET_EINTR : TSOCKET_ESYSTEM, "lifeline");
 }
 
 int tsi_lifeline_recv(int fd, uint64_t deadline_ns, void *packet, size_t room, size_t *len_out, int *fds_out,
@@ -185,7 +185,7 @@ int tsi_lifeline_recv(int fd, uint64_t deadline_ns, void *packet, size_t room, s
     if (len == 0 || (len < 0 && errno == ECONNRESET))
         return tsi_fail(TSOCKET_GONE, "the daemon closed the lifeline");
     if (len < 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "lifeline: %m");
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "lifeline");
     n_fds = take_fds(&message, fds_out);
     if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
         while (n_fds > 0)

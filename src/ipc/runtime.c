@@ -36,7 +36,7 @@ int tsi_random_hex(char out[TSI_RANDOM_HEX])
     unsigned char bytes[(TSI_RANDOM_HEX - 1) / 2];
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-        return tsi_fail(TSOCKET_ESYSTEM, "getrandom: %m");
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "getrandom");
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(&out[2 * i], 3, "%02x", bytes[i]);
     return TSOCKET_OK;
@@ -86,10 +86,10 @@ static int make_root(const char *root, bool shared)
     struct stat status;
 
     if (mkdir(root, mode) != 0 && errno != EEXIST)
-        return tsi_fail(TSOCKET_ESYSTEM, "%s: cannot make the runtime folder: %m; set TSOCKET_DIR to another one",
-                        root);
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot make the runtime folder (TSOCKET_DIR sets another one)",
+                              root);
     if (lstat(root, &status) != 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "%s: %m", root);
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "%s", root);
     if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 0022) != 0)
         return tsi_fail(
             TSOCKET_EINVAL,
@@ -97,7 +97,7 @@ static int make_root(const char *root, bool shared)
             "owned by %u, mode %04o); remove it or set TSOCKET_DIR to another one",
             root, (unsigned)geteuid(), (unsigned)status.st_uid, (unsigned)status.st_mode & 07777);
     if (shared && (status.st_mode & 0011) != 0011 && chmod(root, 0711) != 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "%s: cannot open the folder to other users: %m", root);
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot open the folder to other users", root);
     return TSOCKET_OK;
 }
 
@@ -122,12 +122,12 @@ static int try_lock(const char *name, const char *folder, const char *path, int 
     int fd;
 
     if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-        return tsi_fail(TSOCKET_ESYSTEM, "%s: cannot make the daemon's folder: %m", folder);
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot make the daemon's folder", folder);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return errno == ENOENT ? TSOCKET_EAGAIN : tsi_fail(TSOCKET_ESYSTEM, "%s: cannot open the lock: %m", path);
+        return errno == ENOENT ? TSOCKET_EAGAIN : tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot open the lock", path);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-        rc = errno == EWOULDBLOCK ? busy(name, fd) : tsi_fail(TSOCKET_ESYSTEM, "%s: cannot lock: %m", path);
+        rc = errno == EWOULDBLOCK ? busy(name, fd) : tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot lock", path);
     else if (fstat(fd, &opened) == 0 && stat(path, &there) == 0 && opened.st_ino == there.st_ino)
         rc = TSOCKET_OK;
     if (rc == TSOCKET_OK)
@@ -144,7 +144,7 @@ static int write_pid(int fd, const char *path)
 
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)len, 0) == len)
         return TSOCKET_OK;
-    return tsi_fail(TSOCKET_ESYSTEM, "%s: cannot write the lock: %m", path);
+    return tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot write the lock", path);
 }
 
 /* What a killed owner of this name left behind. Only its own kinds of file: a stranger's stays. */
@@ -208,7 +208,7 @@ int tsi_runtime_take(const char *name, bool shared, struct tsi_runtime *runtime_
         return rc;
     sweep(runtime.folder);
     if (chmod(runtime.folder, 0700) != 0)
-        rc = tsi_fail(TSOCKET_ESYSTEM, "%s: cannot close the folder to other users: %m", runtime.folder);
+        rc = tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot close the folder to other users", runtime.folder);
     if (rc == TSOCKET_OK)
         rc = write_pid(runtime.lock_fd, lock_path);
     if (rc == TSOCKET_OK)
@@ -221,7 +221,7 @@ int tsi_runtime_take(const char *name, bool shared, struct tsi_runtime *runtime_
 int tsi_runtime_share(const struct tsi_runtime *runtime)
 {
     if (chmod(runtime->lifeline, 0666) != 0 || chmod(runtime->socket, 0666) != 0 || chmod(runtime->folder, 0711) != 0)
-        return tsi_fail(TSOCKET_ESYSTEM, "%s: cannot open the folder to other users: %m", runtime->folder);
+        return tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot open the folder to other users", runtime->folder);
     return TSOCKET_OK;
 }
 
@@ -301,7 +301,7 @@ int tsi_runtime_list(char names[][TSOCKET_NAME_MAX + 1], uint32_t max)
             if (!tsi_name_ok(entry->d_name) || connect_in(roots[i], entry->d_name, &fd) != TSOCKET_OK)
                 continue;
             close(fd);
-            snprintf(names[n++], TSOCKET_NAME_MAX + 1, "%s", entry->d_name);
+            snprintf(names[n++], TSOCKET_NAME_MAX + 1, "%.*s", TSOCKET_NAME_MAX, entry->d_name);
         }
         if (dir != NULL)
             closedir(dir);

@@ -52,7 +52,7 @@ static int open_socket(int type, struct tsi_socket **socket_out)
 static int open_at(int type, const char *path, struct tsi_socket **socket_out)
 {
     char endpoint[TSI_PATH_MAX + sizeof("ipc://")];
-    struct tsi_socket *self;
+    struct tsi_socket *self = NULL;
     int rc = open_socket(type, &self);
 
     if (rc != TSOCKET_OK)
