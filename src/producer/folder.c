@@ -185,6 +185,13 @@ static size_t path_append(struct walk *walk, size_t dir_len, const char *name)
     return len;
 }
 
+static void warn_dangling(const struct walk *walk, const char *reason)
+{
+    char path[PATH_MAX];
+    tsi_log_quote(walk->path, path, sizeof path);
+    tsi_log('W', "%s/%s: %s (%s); left out", walk->root, path, tsp_bad_word(TSP_NOT_FOUND), reason);
+}
+
 static bool walk_folder(struct walk *walk, int parent_fd, const char *name, const struct level *up, size_t len);
 
 static bool visit(struct walk *walk, int dir_fd, const struct dirent *entry, const struct level *level, size_t dir_len)
@@ -201,7 +208,7 @@ static bool visit(struct walk *walk, int dir_fd, const struct dirent *entry, con
     if (type == DT_REG && picture)
         return add_sample(walk);
     if (type == DT_UNKNOWN && picture)
-        tsi_log('W', "%s/%s: %s (%s); left out", walk->root, walk->path, tsp_bad_word(TSP_NOT_FOUND), strerror(errno));
+        warn_dangling(walk, strerror(errno));
     walk->folder->base.skipped++;
     return true;
 }

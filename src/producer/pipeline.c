@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "../ipc/clock.h"
+#include "../ipc/log.h"
 
 enum {
     STAGE_READ,
@@ -30,13 +32,6 @@ struct tsp_pipeline {
     uint32_t n_workers;
     struct worker workers[];
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void image_field(const struct tsp_stream_plan *plan, struct tsocket_field *field_out)
 {
@@ -99,8 +94,9 @@ static void write_other_fields(const struct tsp_stream_plan *plan, uint64_t samp
 static void hand_back_bad(struct worker *worker, const struct tsp_stream_plan *plan, uint64_t sample, enum tsp_bad bad,
                           const char *reason, const struct tsocket_claim *claim)
 {
-    char why[1024];
-    snprintf(why, sizeof why, "%s: %s", plan->source->ops->key(plan->source, sample), reason);
+    char key[512], why[1024];
+    tsi_log_quote(plan->source->ops->key(plan->source, sample), key, sizeof key);
+    snprintf(why, sizeof why, "%s: %s", key, reason);
     if (bad == TSP_STOP) {
         tsocket_producer_fail(worker->pipeline->producer, TSOCKET_ESYSTEM, why);
         return;
@@ -119,16 +115,16 @@ static bool make_sample(struct worker *worker, struct tsocket_claim *claim)
     const struct tsp_order order = {plan->source->count, plan->recipe.seed, plan->recipe.shuffle};
     uint64_t sample = tsp_order_at(&order, claim->epoch, claim->ordinal);
 
-    uint64_t begun = now_ns();
+    uint64_t begun = tsi_clock_ns();
     const char *reason = worker->encoded.why;
     enum tsp_bad bad = plan->source->ops->read(plan->source, sample, &worker->encoded);
-    uint64_t read = now_ns();
+    uint64_t read = tsi_clock_ns();
     if (bad == TSP_GOOD) {
         reason = tsp_decoder_why(worker->decoder);
         bad = draw_image(worker, plan, sample, claim);
     }
     claim->stage_ns[STAGE_READ] = read - begun;
-    claim->stage_ns[STAGE_DECODE] = now_ns() - read;
+    claim->stage_ns[STAGE_DECODE] = tsi_clock_ns() - read;
     if (bad != TSP_GOOD) {
         hand_back_bad(worker, plan, sample, bad, reason, claim);
         return bad != TSP_STOP;
