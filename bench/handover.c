@@ -184,6 +184,7 @@ static int open_consumer(const struct round *round, uint32_t batch, struct tsock
     struct tsocket_options to;
     tsocket_options_init(&to);
     to.hold = round->options->hold;
+    to.join = TSOCKET_JOIN_NOW;
     to.connect_timeout_ms = NEXT_TIMEOUT_MS;
     return tsocket_open(round->name, batch, &to, ts_out);
 }
@@ -195,6 +196,7 @@ static int open_producer(const struct round *round, const struct tsocket_stream_
     tsocket_producer_options_init(&po);
     po.name = round->name;
     po.wait_for = round->consumers;
+    po.join_grace_ms = 0;
     po.exit_when_idle = true;
     int rc = tsocket_producer_open(&po, producer_out);
     if (rc == TSOCKET_OK)

@@ -134,6 +134,7 @@ static bool loader_open(struct loader *l, const struct options *o)
     tsp_recipe_init(&plan.recipe);
     tsocket_producer_options_init(&po);
     po.name = l->name;
+    po.join_grace_ms = 0;
     if (tsocket_producer_open(&po, &l->producer) != TSOCKET_OK ||
         add_stream(l->producer, &plan, o->batch) != TSOCKET_OK || tsocket_producer_start(l->producer) != TSOCKET_OK)
         return complain(tsocket_last_error());
