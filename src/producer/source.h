@@ -55,13 +55,13 @@ struct tsp_source_ops {
 
 struct tsp_source {
     const struct tsp_source_ops *ops;
-    uint64_t count;      /* samples, at least 1 */
-    uint32_t raw_width;  /* > 0: every read gives raw RGB of this size, the recipe does not crop */
+    uint64_t count;     /* samples, at least 1 */
+    uint32_t raw_width; /* > 0: every read gives raw RGB of this size, the recipe does not crop */
     uint32_t raw_height;
-    int null;            /* nothing can be read: positions only */
-    uint32_t n_classes;  /* 0: labels are plain numbers */
+    int null;             /* nothing can be read: positions only */
+    uint32_t n_classes;   /* 0: labels are plain numbers */
     const char **classes; /* names by label, owned by the source */
-    uint64_t skipped;    /* entries that the walk left out (hidden, other extension, outside a class, ...) */
+    uint64_t skipped;     /* entries that the walk left out (hidden, other extension, outside a class, ...) */
     char error[512];
 };
 
