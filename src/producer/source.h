@@ -44,10 +44,14 @@ struct tsp_encoded {
 
 void tsp_encoded_fini(struct tsp_encoded *encoded);
 
+/* For sources: makes room for `len` bytes; the content is lost. TSP_GOOD or, with `why` set, TSP_STOP. */
+enum tsp_bad tsp_encoded_reserve(struct tsp_encoded *encoded, size_t len);
+
 struct tsp_source;
 
 struct tsp_source_ops {
-    const char *(*key)(const struct tsp_source *source, uint64_t index); /* owned by the source */
+    /* Owned by the source; generated ones stay until the thread's next call. */
+    const char *(*key)(const struct tsp_source *source, uint64_t index);
     int64_t (*label)(const struct tsp_source *source, uint64_t index);
     enum tsp_bad (*read)(const struct tsp_source *source, uint64_t index, struct tsp_encoded *out);
     void (*close)(struct tsp_source *source);
@@ -62,7 +66,6 @@ struct tsp_source {
     uint32_t n_classes;   /* 0: labels are plain numbers */
     const char **classes; /* names by label, owned by the source */
     uint64_t skipped;     /* entries that the walk left out (hidden, other extension, outside a class, ...) */
-    char error[512];
 };
 
 struct tsp_source_limits {
