@@ -136,10 +136,11 @@ class Process:
 
 
 class Daemon(Process):
-    """A tsocketd. `clean` turns false where nobody can expect it to tidy up after itself."""
+    """A tsocketd, perhaps behind a `wrapper` that ends in exec. `clean` is false once it cannot tidy up any more."""
 
-    def __init__(self, test, name, args, **popen):
-        super().__init__(test, [TSOCKETD, "--name", name, *args], f"tsocketd-{name}-{test.count()}", **popen)
+    def __init__(self, test, name, args, wrapper=(), **popen):
+        args = [*wrapper, TSOCKETD, "--name", name, *args]
+        super().__init__(test, args, f"tsocketd-{name}-{test.count()}", **popen)
         self.daemon_name = name
         self.folder = os.path.join(test.runtime, name)
         self.clean = True
@@ -224,9 +225,9 @@ class Epoch:
 class Tap(Process):
     """A `tsocketctl tap`, with its JSON lines and the moment each arrived."""
 
-    def __init__(self, test, daemon, batch, options, **popen):
+    def __init__(self, test, daemon, batch, options, wrapper=(), **popen):
         name = daemon if isinstance(daemon, str) else daemon.daemon_name
-        args = [TSOCKETCTL, "tap", name, "--batch", str(batch), *options]
+        args = [*wrapper, TSOCKETCTL, "tap", name, "--batch", str(batch), *options]
         super().__init__(test, args, f"tap-{test.count()}", stdout=subprocess.PIPE, **popen)
         self.batch_size = batch
         self.events = []  # (time, event)
