@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control.h"
+
+void tsi_control_init(struct tsi_control *control)
+{
+    control->magic = TSI_CONTROL_MAGIC;
+    control->version = TSI_CONTROL_VERSION;
+    atomic_store_explicit(&control->state, TSI_RUNNING, memory_order_release);
+}
+
+void tsi_control_begin(struct tsi_control *control, uint64_t epoch, uint64_t start, uint64_t len)
+{
+    struct tsi_control_epoch *entry = &control->epochs[epoch % TSI_EPOCHS];
+
+    assert(epoch == atomic_load_explicit(&control->begun, memory_order_relaxed));
+    atomic_store_explicit(&entry->start, start, memory_order_relaxed);
+    atomic_store_explicit(&entry->len, len, memory_order_relaxed);
+    atomic_store_explicit(&control->begun, epoch + 1, memory_order_release); /* with look's load of begun */
+}
+
+void tsi_control_shorten(struct tsi_control *control, uint64_t epoch, uint64_t len)
+{
+    struct tsi_control_epoch *entry = &control->epochs[epoch % TSI_EPOCHS];
+
+    assert(len < atomic_load_explicit(&entry->len, memory_order_relaxed));
+    atomic_store_explicit(&entry->len, len, memory_order_relaxed); /* published by the head that comes next */
+}
+
+void tsi_control_publish(struct tsi_control *control, uint64_t head)
+{
+    assert(head >= atomic_load_explicit(&control->head, memory_order_relaxed));
+    atomic_store_explicit(&control->head, head, memory_order_release); /* with look's load of head */
+}
+
+void tsi_control_raise_floor(struct tsi_control *control, uint64_t floor)
+{
+    assert(floor >= atomic_load_explicit(&control->floor, memory_order_relaxed));
+    atomic_store_explicit(&control->floor, floor, memory_order_relaxed);
+    /* The floor is seen before any byte that is written over below it: with the fence in still_holds. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+void tsi_control_set_state(struct tsi_control *control, enum tsi_state state)
+{
+    atomic_store_explicit(&control->state, state, memory_order_release);
+}
+
+struct tsi_sight tsi_control_look(const struct tsi_control *control, uint64_t epoch)
+{
+    const struct tsi_control_epoch *entry = &control->epochs[epoch % TSI_EPOCHS];
+    struct tsi_sight sight;
+
+    sight.head = atomic_load_explicit(&control->head, memory_order_acquire);
+    sight.begun = atomic_load_explicit(&control->begun, memory_order_acquire);
+    sight.start = atomic_load_explicit(&entry->start, memory_order_relaxed);
+    sight.len = atomic_load_explicit(&entry->len, memory_order_relaxed);
+    return sight;
+}
+
+int tsi_control_still_holds(const struct tsi_control *control, uint64_t position)
+{
+    atomic_thread_fence(memory_order_acquire); /* what was read before stays before this load */
+    return atomic_load_explicit(&control->floor, memory_order_relaxed) <= position;
+}
+
+enum tsi_state tsi_control_state(const struct tsi_control *control)
+{
+    return (enum tsi_state)atomic_load_explicit(&control->state, memory_order_acquire);
+}

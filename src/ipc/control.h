@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control page of a stream: what consumers need to know to find their next window without asking. One page of
+ * shared memory, written by the daemon's loop thread alone, mapped read-only by every consumer.
+ *
+ *      position   0 ........ floor ............. head ................. floor + capacity
+ *                 |  reused  |  may be read      |  being filled        |
+ *
+ *      epoch e occupies the positions [start[e], start[e] + len[e]), and start[e + 1] == start[e] + len[e].
+ *
+ * len[e] can only shrink, and only while head < start[e] + len[e]: a sample that cannot be used is decided when head
+ * reaches it. So head <= start[e] + len[e] for the newest epoch, always; and once head has reached start[e] + len[e],
+ * epoch e is decided: neither number changes any more.
+ *
+ * Orders. The writer stores start and len before `begun` or `head` (release); a reader loads head, then begun, then
+ * start and len (acquire). A reader that sees an old head and a newer, smaller len is right as well, since the newer
+ * len is never below the older head. A reader that sees a newer head sees every len that was stored before it.
+ *
+ * The floor is raised before anything below it is written over; a reader looks at it after it has read (check twice):
+ * if floor is still at or below its window then, what it read was whole. The entries of start and len are a ring of
+ * TSI_EPOCHS: an entry is reused only when floor has passed its epoch, so the same check covers them.
+ */
+#ifndef TSI_CONTROL_H
+#define TSI_CONTROL_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TSI_CONTROL_MAGIC   UINT32_C(0x6b637374) /* "tsck" */
+#define TSI_CONTROL_VERSION UINT32_C(1)
+#define TSI_CONTROL_BYTES   4096u
+#define TSI_EPOCHS          64u        /* epochs that can be in a ring at once */
+#define TSI_LEN_OPEN        UINT64_MAX /* len of an epoch whose end the producer does not know yet */
+
+enum tsi_state {
+    TSI_RUNNING = 1,
+    TSI_FINISHED = 2, /* the last epoch is decided: no more will begin */
+    TSI_CLOSING = 3,  /* the daemon was told to stop before that */
+    TSI_FAILED = 4,   /* the daemon gave up (too many bad samples, the disk fails) */
+};
+
+struct tsi_control_epoch {
+    _Atomic uint64_t start;
+    _Atomic uint64_t len;
+};
+
+struct tsi_control {
+    uint32_t magic; /* constant once consumers can see the page */
+    uint32_t version;
+    _Atomic uint32_t state; /* enum tsi_state; release / acquire */
+    uint32_t unused;
+    _Alignas(64) _Atomic uint64_t head;
+    _Atomic uint64_t begun; /* epochs 0 .. begun - 1 have an entry below, or had one */
+    _Alignas(64) _Atomic uint64_t floor;
+    _Alignas(64) struct tsi_control_epoch epochs[TSI_EPOCHS]; /* epoch e is at e % TSI_EPOCHS */
+};
+
+static_assert(offsetof(struct tsi_control, state) == 8, "the page is shared between builds");
+static_assert(offsetof(struct tsi_control, head) == 64, "the page is shared between builds");
+static_assert(offsetof(struct tsi_control, begun) == 72, "the page is shared between builds");
+static_assert(offsetof(struct tsi_control, floor) == 128, "the page is shared between builds");
+static_assert(offsetof(struct tsi_control, epochs) == 192, "the page is shared between builds");
+static_assert(sizeof(struct tsi_control) <= TSI_CONTROL_BYTES, "the page is one page");
+static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "a lock inside shared memory could be held by the dead");
+
+/* --- the daemon's loop thread */
+void tsi_control_init(struct tsi_control *control);
+void tsi_control_begin(struct tsi_control *control, uint64_t epoch, uint64_t start, uint64_t len);
+void tsi_control_shorten(struct tsi_control *control, uint64_t epoch, uint64_t len);
+void tsi_control_publish(struct tsi_control *control, uint64_t head);
+void tsi_control_raise_floor(struct tsi_control *control, uint64_t floor);
+void tsi_control_set_state(struct tsi_control *control, enum tsi_state state);
+
+/* --- readers */
+struct tsi_sight { /* one look at the page, for one epoch */
+    uint64_t head;
+    uint64_t begun;
+    uint64_t start; /* these two only if begun > epoch */
+    uint64_t len;
+};
+
+struct tsi_sight tsi_control_look(const struct tsi_control *control, uint64_t epoch);
+
+/* After the data of a window that begins at `position` was read: whether it was whole. */
+int tsi_control_still_holds(const struct tsi_control *control, uint64_t position);
+
+enum tsi_state tsi_control_state(const struct tsi_control *control);
+
+#endif

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "error.h"
+
+/* --- hot */
+
+static void put(unsigned char *out, uint64_t value, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i++)
+        out[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint64_t get(const unsigned char *in, uint32_t bytes)
+{
+    uint64_t value = 0;
+
+    for (uint32_t i = 0; i < bytes; i++)
+        value |= (uint64_t)in[i] << (8 * i);
+    return value;
+}
+
+void tsi_hot_pack(const struct tsi_hot *hot, unsigned char out[TSI_HOT_BYTES])
+{
+    put(&out[0], (uint64_t)hot->kind, 1);
+    put(&out[1], TSI_PROTOCOL, 1);
+    put(&out[2], 0, 2);
+    put(&out[4], hot->ring, 4);
+    put(&out[8], hot->a, 8);
+    put(&out[16], hot->b, 8);
+}
+
+int tsi_hot_unpack(const void *message, size_t len, struct tsi_hot *hot_out)
+{
+    const unsigned char *in = message;
+
+    if (len != TSI_HOT_BYTES || in[0] < TSI_WANT || in[0] > TSI_EVICTED || in[1] != TSI_PROTOCOL || get(&in[2], 2) != 0)
+        return TSOCKET_EPROTOCOL;
+    *hot_out = (struct tsi_hot){
+        .kind = (enum tsi_kind)in[0],
+        .ring = (uint32_t)get(&in[4], 4),
+        .a = get(&in[8], 8),
+        .b = get(&in[16], 8),
+    };
+    return TSOCKET_OK;
+}
+
+/* --- reading JSON from a peer: a missing or wrong member is an error that names it */
+
+static int bad(const char *member, const char *what)
+{
+    return tsi_fail(TSOCKET_EPROTOCOL, "message: \"%s\" %s", member, what);
+}
+
+static cJSON *parse(const char *text, size_t len)
+{
+    cJSON *json = cJSON_ParseWithLength(text, len);
+
+    if (!cJSON_IsObject(json)) {
+        tsi_fail(TSOCKET_EPROTOCOL, "message: not a JSON object");
+        cJSON_Delete(json);
+        return NULL;
+    }
+    return json;
+}
+
+/* A string of printable ASCII that fits; a missing one is empty if `optional`. */
+static int get_text(const cJSON *json, const char *member, bool optional, char *out, size_t room)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, member);
+
+    out[0] = '\0';
+    if (item == NULL && optional)
+        return TSOCKET_OK;
+    if (!cJSON_IsString(item))
+        return bad(member, "is missing or not a string");
+    if (strlen(item->valuestring) >= room)
+        return bad(member, "is too long");
+    for (const char *c = item->valuestring; *c != '\0'; c++) {
+        if (*c < 0x20 || *c > 0x7e)
+            return bad(member, "has characters that are not printable ASCII");
+    }
+    strcpy(out, item->valuestring);
+    return TSOCKET_OK;
+}
+
+static int get_number(const cJSON *json, const char *member, uint64_t low, uint64_t high, uint64_t *out)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, member);
+    double value;
+
+    if (!cJSON_IsNumber(item))
+        return bad(member, "is missing or not a number");
+    value = item->valuedouble;
+    /* the comparison also refuses NaN; past it, the conversion is exact */
+    if (!(value >= 0 && value <= (double)TSI_NUMBER_MAX) || floor(value) != value)
+        return bad(member, "is not a whole number that fits");
+    if ((uint64_t)value < low || (uint64_t)value > high)
+        return bad(member, "is outside its limits");
+    *out = (uint64_t)value;
+    return TSOCKET_OK;
+}
+
+static int get_u32(const cJSON *json, const char *member, uint32_t low, uint32_t high, uint32_t *out)
+{
+    uint64_t value = 0;
+    int rc = get_number(json, member, low, high, &value);
+
+    if (rc == TSOCKET_OK)
+        *out = (uint32_t)value;
+    return rc;
+}
+
+static int check_name(const char *member, const char *name, bool optional)
+{
+    if (tsi_name_ok(name) || (optional && name[0] == '\0'))
+        return TSOCKET_OK;
+    return bad(member, "is not a possible name");
+}
+
+static char *print_and_delete(cJSON *json)
+{
+    char *text = cJSON_PrintUnformatted(json);
+
+    cJSON_Delete(json);
+    return text;
+}
+
+static void add_number(cJSON *json, const char *member, uint64_t value)
+{
+    cJSON_AddNumberToObject(json, member, (double)value);
+}
+
+/* --- greeting */
+
+char *tsi_greeting_pack(const struct tsi_greeting *greeting)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    add_number(json, "protocol", TSI_PROTOCOL);
+    if (greeting->refused[0] != '\0') {
+        cJSON_AddStringToObject(json, "refused", greeting->refused);
+        return print_and_delete(json);
+    }
+    cJSON_AddStringToObject(json, "socket", greeting->socket);
+    cJSON_AddStringToObject(json, "token", greeting->token);
+    return print_and_delete(json);
+}
+
+int tsi_greeting_unpack(const char *text, size_t len, struct tsi_greeting *greeting_out)
+{
+    struct tsi_greeting greeting = {.refused = ""};
+    cJSON *json = parse(text, len);
+    uint64_t protocol = 0;
+    int rc;
+
+    if (json == NULL)
+        return TSOCKET_EPROTOCOL;
+    rc = get_number(json, "protocol", 0, UINT32_MAX, &protocol);
+    if (rc == TSOCKET_OK && protocol != TSI_PROTOCOL)
+        rc = tsi_fail(TSOCKET_EPROTOCOL,
+                      "the daemon speaks protocol %u, this library %u; use tsocketd and libtsocket of one version",
+                      (unsigned)protocol, (unsigned)TSI_PROTOCOL);
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "refused", true, greeting.refused, sizeof(greeting.refused));
+    if (rc == TSOCKET_OK && greeting.refused[0] == '\0') {
+        rc = get_text(json, "socket", false, greeting.socket, sizeof(greeting.socket));
+        if (rc == TSOCKET_OK)
+            rc = get_text(json, "token", false, greeting.token, sizeof(greeting.token));
+    }
+    cJSON_Delete(json);
+    if (rc == TSOCKET_OK)
+        *greeting_out = greeting;
+    return rc;
+}
+
+/* --- hello */
+
+char *tsi_hello_pack(const struct tsi_hello *hello)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(json, "type", hello->type);
+    cJSON_AddStringToObject(json, "token", hello->token);
+    if (strcmp(hello->type, "HELLO") != 0)
+        return print_and_delete(json);
+    cJSON_AddStringToObject(json, "stream", hello->stream);
+    cJSON_AddStringToObject(json, "name", hello->name);
+    cJSON_AddStringToObject(json, "fields", hello->fields);
+    cJSON_AddStringToObject(json, "device", hello->device);
+    add_number(json, "batch", hello->batch);
+    add_number(json, "hold", hello->hold);
+    add_number(json, "rank", hello->rank);
+    add_number(json, "world", hello->world);
+    add_number(json, "join", (uint64_t)hello->join);
+    add_number(json, "last", (uint64_t)hello->last);
+    return print_and_delete(json);
+}
+
+static int get_hello_numbers(const cJSON *json, struct tsi_hello *hello)
+{
+    uint32_t join = 0, last = 0;
+    int rc = get_u32(json, "batch", 1, UINT32_MAX, &hello->batch);
+
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "hold", 1, TSI_HOLD_MAX, &hello->hold);
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "world", 1, TSI_WORLD_MAX, &hello->world);
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "rank", 0, hello->world - 1, &hello->rank);
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "join", TSOCKET_JOIN_WAIT, TSOCKET_JOIN_NOW, &join);
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "last", TSOCKET_LAST_KEEP, TSOCKET_LAST_PAD, &last);
+    hello->join = (enum tsocket_join)join;
+    hello->last = (enum tsocket_last)last;
+    return rc;
+}
+
+static int get_hello_body(const cJSON *json, struct tsi_hello *hello)
+{
+    int rc = get_text(json, "stream", true, hello->stream, sizeof(hello->stream));
+
+    if (rc == TSOCKET_OK)
+        rc = check_name("stream", hello->stream, true);
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "name", true, hello->name, sizeof(hello->name));
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "fields", true, hello->fields, sizeof(hello->fields));
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "device", true, hello->device, sizeof(hello->device));
+    if (rc == TSOCKET_OK)
+        rc = get_hello_numbers(json, hello);
+    return rc;
+}
+
+int tsi_hello_unpack(const char *text, size_t len, struct tsi_hello *hello_out)
+{
+    struct tsi_hello hello = {.type = ""};
+    cJSON *json = parse(text, len);
+    int rc;
+
+    if (json == NULL)
+        return TSOCKET_EPROTOCOL;
+    rc = get_text(json, "type", false, hello.type, sizeof(hello.type));
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "token", false, hello.token, sizeof(hello.token));
+    if (rc == TSOCKET_OK && strcmp(hello.type, "HELLO") == 0)
+        rc = get_hello_body(json, &hello);
+    cJSON_Delete(json);
+    if (rc == TSOCKET_OK)
+        *hello_out = hello;
+    return rc;
+}
+
+/* --- welcome */
+
+static cJSON *fields_to_json(const struct tsi_layout *layout)
+{
+    cJSON *array = cJSON_CreateArray();
+
+    for (uint32_t i = 0; i < layout->n_fields; i++) {
+        const struct tsocket_field *field = &layout->fields[i];
+        cJSON *item = cJSON_CreateObject();
+        cJSON *shape = cJSON_AddArrayToObject(item, "shape");
+
+        cJSON_AddStringToObject(item, "name", field->name);
+        cJSON_AddStringToObject(item, "dtype", tsocket_dtype_name(field->dtype));
+        for (uint32_t d = 0; d < field->ndim; d++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)field->shape[d]));
+        cJSON_AddItemToArray(array, item);
+    }
+    return array;
+}
+
+char *tsi_welcome_pack(const struct tsi_welcome *welcome)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(json, "type", welcome->refused != TSOCKET_OK ? "REFUSED" : "WELCOME");
+    if (welcome->refused != TSOCKET_OK) {
+        cJSON_AddStringToObject(json, "code", tsocket_errname(welcome->refused));
+        cJSON_AddStringToObject(json, "reason", welcome->reason);
+        return print_and_delete(json);
+    }
+    cJSON_AddStringToObject(json, "daemon", welcome->daemon);
+    cJSON_AddStringToObject(json, "stream", welcome->stream);
+    cJSON_AddItemToObject(json, "fields", fields_to_json(&welcome->layout));
+    add_number(json, "capacity", welcome->layout.capacity);
+    add_number(json, "mirror", welcome->layout.mirror);
+    add_number(json, "epoch_samples", welcome->epoch_samples);
+    add_number(json, "epochs", welcome->epochs);
+    add_number(json, "epoch", welcome->epoch);
+    add_number(json, "first", welcome->first);
+    add_number(json, "position", welcome->position);
+    return print_and_delete(json);
+}
+
+static enum tsocket_dtype dtype_from(const char *name)
+{
+    for (enum tsocket_dtype dtype = TSOCKET_UINT8; tsocket_dtype_bytes(dtype) > 0; dtype++) {
+        if (strcmp(name, tsocket_dtype_name(dtype)) == 0)
+            return dtype;
+    }
+    return (enum tsocket_dtype)0; /* tsi_layout_init refuses it */
+}
+
+static int get_field(const cJSON *item, struct tsocket_field *field)
+{
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(item, "shape");
+    const cJSON *extent;
+    char dtype[16];
+    int rc = get_text(item, "name", false, field->name, sizeof(field->name));
+
+    if (rc == TSOCKET_OK)
+        rc = get_text(item, "dtype", false, dtype, sizeof(dtype));
+    if (rc != TSOCKET_OK)
+        return rc;
+    field->dtype = dtype_from(dtype);
+    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > TSOCKET_NDIM_MAX)
+        return bad("shape", "is missing or has too many dimensions");
+    cJSON_ArrayForEach(extent, shape)
+    {
+        if (!cJSON_IsNumber(extent) || !(extent->valuedouble >= 1 && extent->valuedouble <= (double)TSI_NUMBER_MAX))
+            return bad("shape", "has a dimension that is not a number that fits");
+        field->shape[field->ndim++] = (uint64_t)extent->valuedouble;
+    }
+    return TSOCKET_OK;
+}
+
+static int get_layout(const cJSON *json, struct tsi_layout *layout_out)
+{
+    const cJSON *array = cJSON_GetObjectItemCaseSensitive(json, "fields");
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX] = {{.name = ""}};
+    uint64_t capacity = 0, mirror = 0;
+    uint32_t n = 0;
+    const cJSON *item;
+    int rc = get_number(json, "capacity", 1, TSI_CAPACITY_MAX, &capacity);
+
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "mirror", 1, capacity, &mirror);
+    if (rc == TSOCKET_OK && (!cJSON_IsArray(array) || cJSON_GetArraySize(array) > TSOCKET_FIELDS_MAX))
+        rc = bad("fields", "is missing or has too many entries");
+    if (rc != TSOCKET_OK)
+        return rc;
+    cJSON_ArrayForEach(item, array)
+    {
+        rc = get_field(item, &fields[n++]);
+        if (rc != TSOCKET_OK)
+            return rc;
+    }
+    return tsi_layout_init(fields, n, capacity, mirror, layout_out) == TSOCKET_OK ? TSOCKET_OK : TSOCKET_EPROTOCOL;
+}
+
+static int error_from(const char *name)
+{
+#define TSI_ERROR_FROM(symbol, value, text)                                                                            \
+    if (strcmp(name, &#symbol[sizeof("TSOCKET_") - 1]) == 0 && (value) != TSOCKET_OK)                                  \
+        return value;
+    TSOCKET_ERRORS(TSI_ERROR_FROM)
+#undef TSI_ERROR_FROM
+    return TSOCKET_EREFUSED;
+}
+
+static int get_refusal(const cJSON *json, struct tsi_welcome *welcome)
+{
+    char code[32];
+    int rc = get_text(json, "code", false, code, sizeof(code));
+
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "reason", false, welcome->reason, sizeof(welcome->reason));
+    if (rc == TSOCKET_OK)
+        welcome->refused = error_from(code);
+    return rc;
+}
+
+static int get_welcome(const cJSON *json, struct tsi_welcome *welcome)
+{
+    int rc = get_text(json, "daemon", false, welcome->daemon, sizeof(welcome->daemon));
+
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "stream", false, welcome->stream, sizeof(welcome->stream));
+    if (rc == TSOCKET_OK)
+        rc = check_name("daemon", welcome->daemon, false);
+    if (rc == TSOCKET_OK)
+        rc = check_name("stream", welcome->stream, false);
+    if (rc == TSOCKET_OK)
+        rc = get_layout(json, &welcome->layout);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "epoch_samples", 0, TSI_NUMBER_MAX, &welcome->epoch_samples);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "epochs", 0, TSI_NUMBER_MAX, &welcome->epochs);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "epoch", 0, TSI_NUMBER_MAX, &welcome->epoch);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "first", 0, TSI_NUMBER_MAX, &welcome->first);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "position", 0, TSI_NUMBER_MAX, &welcome->position);
+    if (rc == TSOCKET_OK && welcome->first > welcome->position)
+        rc = bad("first", "is behind the position it belongs to");
+    return rc;
+}
+
+int tsi_welcome_unpack(const char *text, size_t len, struct tsi_welcome *welcome_out)
+{
+    struct tsi_welcome welcome = {.refused = TSOCKET_OK};
+    cJSON *json = parse(text, len);
+    char type[16];
+    int rc;
+
+    if (json == NULL)
+        return TSOCKET_EPROTOCOL;
+    rc = get_text(json, "type", false, type, sizeof(type));
+    if (rc == TSOCKET_OK && strcmp(type, "REFUSED") == 0)
+        rc = get_refusal(json, &welcome);
+    else if (rc == TSOCKET_OK && strcmp(type, "WELCOME") == 0)
+        rc = get_welcome(json, &welcome);
+    else if (rc == TSOCKET_OK)
+        rc = bad("type", "is neither WELCOME nor REFUSED");
+    cJSON_Delete(json);
+    if (rc == TSOCKET_OK)
+        *welcome_out = welcome;
+    return rc;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The protocol: what is said over ZeroMQ, and the greeting on the lifeline.
+ *
+ *     consumer                                      daemon
+ *        |--- HELLO {token, stream, batch, ...} ------>|      cold: JSON, once
+ *        |<-- WELCOME {fields, geometry, start} -------|      or REFUSED {why}
+ *        |--- WANT {epoch, index} -------------------->|      hot: 24 bytes
+ *        |<-- READY {head} ----------------------------|
+ *        |--- RELEASE {position, received} ----------->|
+ *
+ * Hot messages stay under 33 bytes: above that libzmq allocates for each.
+ *
+ * Everything that comes from a peer is checked here: after an unpack that succeeds, every number is inside its limit
+ * and every string ends and is made of the characters it may have. No pointer, offset or code is ever on the wire.
+ */
+#ifndef TSI_WIRE_H
+#define TSI_WIRE_H
+
+#include "layout.h"
+#include "runtime.h"
+
+#define TSI_PROTOCOL       1
+#define TSI_HOT_BYTES      24
+#define TSI_HOLD_MAX       1024u
+#define TSI_WORLD_MAX      65536u
+#define TSI_FIELD_LIST_MAX (TSOCKET_FIELDS_MAX * (TSOCKET_NAME_MAX + 1))
+#define TSI_REASON_MAX     512
+#define TSI_NUMBER_MAX     (UINT64_C(1) << 53) /* what a JSON number holds exactly */
+
+/* --- hot */
+
+enum tsi_kind {
+    TSI_WANT = 1, /* a: epoch, b: index: tell me when the samples before `index` of that epoch are ready, or it ended */
+    TSI_READY,    /* a: head, b: 0: look again */
+    TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far */
+    TSI_EVICTED,  /* a: floor, b: 0: you no longer count */
+};
+
+struct tsi_hot {
+    enum tsi_kind kind;
+    uint32_t ring; /* 0: the group's; others are reserved for side rings */
+    uint64_t a;
+    uint64_t b;
+};
+
+/* bytes 0: kind, 1: protocol, 2..3: zero, 4..7: ring, 8..15: a, 16..23: b; all little-endian */
+void tsi_hot_pack(const struct tsi_hot *hot, unsigned char out[TSI_HOT_BYTES]);
+int tsi_hot_unpack(const void *message, size_t len, struct tsi_hot *hot_out); /* TSOCKET_OK or TSOCKET_EPROTOCOL */
+
+/* --- cold. pack: a string for free(), or NULL without memory. unpack: TSOCKET_OK or TSOCKET_EPROTOCOL with the reason.
+ */
+
+struct tsi_greeting {             /* daemon -> whoever connects to the lifeline */
+    char refused[TSI_REASON_MAX]; /* not empty: go away, and why */
+    char socket[TSI_PATH_MAX];
+    char token[TSI_RANDOM_HEX];
+};
+
+char *tsi_greeting_pack(const struct tsi_greeting *greeting);
+int tsi_greeting_unpack(const char *text, size_t len, struct tsi_greeting *greeting_out);
+
+struct tsi_hello { /* also the envelope of STATUS and STOP, which need the token only */
+    char type[16]; /* "HELLO", "STATUS", "STOP" */
+    char token[TSI_RANDOM_HEX];
+    char stream[TSOCKET_NAME_MAX + 1]; /* empty: the daemon's first */
+    char name[TSOCKET_NAME_MAX + 1];   /* of the consumer; printable ASCII */
+    char fields[TSI_FIELD_LIST_MAX];   /* empty: all */
+    char device[TSOCKET_NAME_MAX + 1]; /* empty: any; or "host" */
+    uint32_t batch;
+    uint32_t hold;
+    uint32_t rank;
+    uint32_t world;
+    enum tsocket_join join;
+    enum tsocket_last last;
+};
+
+char *tsi_hello_pack(const struct tsi_hello *hello);
+int tsi_hello_unpack(const char *text, size_t len, struct tsi_hello *hello_out);
+
+struct tsi_welcome {
+    int refused; /* not TSOCKET_OK: an error code, and the reason */
+    char reason[TSI_REASON_MAX];
+    char daemon[TSOCKET_NAME_MAX + 1];
+    char stream[TSOCKET_NAME_MAX + 1];
+    struct tsi_layout layout;
+    uint64_t epoch_samples; /* 0: not known */
+    uint64_t epochs;        /* 0: for ever */
+    uint64_t epoch;         /* the consumer's first */
+    uint64_t first;         /* where it begins in there */
+    uint64_t position;      /* the same as position; expected only, where the epoch has not begun */
+};
+
+char *tsi_welcome_pack(const struct tsi_welcome *welcome);
+int tsi_welcome_unpack(const char *text, size_t len, struct tsi_welcome *welcome_out);
+
+#endif
