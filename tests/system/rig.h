@@ -11,6 +11,8 @@
 #ifndef RIG_H
 #define RIG_H
 
+#include <sys/types.h>
+
 #include <tsocket/producer.h>
 
 #define RIG_NAME "rig"
@@ -35,16 +37,22 @@ struct rig;
 struct rig *rig_open(const struct rig_options *options);
 void rig_close(struct rig *rig);
 
-/* Only the producer end of the rig: what rig_open started. */
 struct tsocket_producer *rig_producer(struct rig *rig);
 
-/* For tests that need the folder but bring their own producer. */
+/* For tests that bring their own producer, or need one in another process (see rig_daemon_start). */
 void rig_folder_make(void);
 void rig_folder_check_and_remove(void);
 
+/*
+ * A tsocketd of that name in a process of its own, for tests that fork, which a producer's process must not. `args` are
+ * its arguments behind --name, up to a NULL. It is killed with the test. stop: exit status 0 within its time.
+ */
+pid_t rig_daemon_start(const char *const args[]);
+void rig_daemon_stop(pid_t daemon);
+
 int64_t rig_value(uint64_t epoch, uint64_t ordinal);
 
-/* A consumer of the rig; fails the test unless it is attached. `options` may be NULL. */
+/* A consumer; fails the test unless it is attached (a daemon is given time to start). `options` may be NULL. */
 struct tsocket *rig_attach(uint32_t batch_size, const struct tsocket_options *options);
 
 /* next must answer OK, with the window of `epoch` that begins at `first` and holds `count` true samples. */
@@ -57,7 +65,9 @@ void rig_expect_and_release(struct tsocket *ts, uint64_t epoch, uint64_t first, 
 /* next must answer EPOCH_END for an epoch of that length. */
 void rig_expect_epoch_end(struct tsocket *ts, uint64_t epoch, uint64_t samples);
 
-/* Every sample of the batch is what its place promises (of a stream without bad samples). */
+/* Whether every sample of the batch is what its place promises (of a rig without bad samples); and the test's end if
+ * not. Only the first may be called outside the test's own thread. */
+bool rig_holds(const struct tsocket_batch *batch);
 void rig_check(const struct tsocket_batch *batch);
 
 #endif
