@@ -27,8 +27,8 @@
  *                          |
  *                          +--reject--> the sample is left out: see tsocket_on_bad
  *
- * Threads. open, add_stream, start and close belong to one thread; claim, commit, reject, end_epoch, stop and wait may be
- * called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. Do not fork
+ * Threads. open, add_stream, start and close belong to one thread; claim, commit, reject, end_epoch, stop and wait may
+ * be called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. Do not fork
  * after start. A consumer (tsocket.h) in the same process works.
  */
 #ifndef TSOCKET_PRODUCER_H
@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define TSOCKET_STREAMS_MAX 16
-#define TSOCKET_STAGES_MAX 4
+#define TSOCKET_STAGES_MAX  4
 
 struct tsocket_producer;
 
@@ -53,13 +53,13 @@ enum tsocket_on_bad {
 };
 
 struct tsocket_producer_options {
-    size_t size;              /* set by tsocket_producer_options_init */
-    const char *name;         /* [A-Za-z0-9._-], not starting with '.'; default "main" */
-    uint32_t wait_for;        /* consumers that must be attached before the first epoch starts; default 0 */
-    uint32_t join_grace_ms;   /* how long a group's first epoch stays in the ring for those who come later; 5000 */
-    bool exit_when_idle;      /* wait() answers TSOCKET_END when the last consumer has left; default false */
+    size_t size;            /* set by tsocket_producer_options_init */
+    const char *name;       /* [A-Za-z0-9._-], not starting with '.'; default "main" */
+    uint32_t wait_for;      /* consumers of the first stream before its first epoch starts; default 0 */
+    uint32_t join_grace_ms; /* how long a group's first epoch stays in the ring for those who come later; 5000 */
+    bool exit_when_idle;    /* wait() answers TSOCKET_END when the last consumer has left; default false */
     const char *stage_names[TSOCKET_STAGES_MAX]; /* what claim.stage_ns[] count, for the status table */
-    const uint32_t *allow_uids; /* users besides this one who may attach; copied; default none */
+    const uint32_t *allow_uids;                  /* users besides this one who may attach; copied; default none */
     uint32_t n_allow_uids;
     const uint32_t *allow_gids; /* groups likewise */
     uint32_t n_allow_gids;
@@ -78,18 +78,14 @@ struct tsocket_stream_options {
     uint64_t max_bad;           /* rejected samples per epoch after which the run ends; default 0: no limit */
     bool null;                  /* nothing is ever claimed: positions just advance (to measure the hand-over alone) */
     const char *source;         /* where the samples come from, for the status table; copied; may be NULL */
-    /* The name of sample `ordinal` of `epoch`, for messages about a rejected one; called by the loop thread; may be
-     * NULL. Writes at most `len` bytes with a final 0. */
-    void (*describe)(void *context, uint64_t epoch, uint64_t ordinal, char *text, size_t len);
-    void *context;
 };
 
 /* One sample to be made. */
 struct tsocket_claim {
-    uint32_t stream;   /* number given by add_stream */
-    uint64_t epoch;    /* from 0 */
-    uint64_t ordinal;  /* which sample of the epoch's order to write, 0 <= ordinal < epoch_samples */
-    uint64_t position; /* where it goes; the library's */
+    uint32_t stream;                /* number given by add_stream */
+    uint64_t epoch;                 /* from 0 */
+    uint64_t ordinal;               /* which sample of the epoch's order to write, 0 <= ordinal < epoch_samples */
+    uint64_t position;              /* where it goes; the library's */
     void *data[TSOCKET_FIELDS_MAX]; /* where field i of this sample is to be written: sample_bytes each */
     uint64_t stage_ns[TSOCKET_STAGES_MAX]; /* time spent per stage, if the producer cares to say; for status */
     uint64_t begun_ns;                     /* the library's */
@@ -128,8 +124,9 @@ TSOCKET_API int tsocket_producer_claim(struct tsocket_producer *producer, int ti
 TSOCKET_API void tsocket_producer_commit(struct tsocket_producer *producer, const struct tsocket_claim *claim);
 
 /*
- * The sample cannot be used. `kind` is a short constant word that the counts are kept by ("truncated"); `why` one line
- * for the log. Under TSOCKET_BAD_MASK write what consumers shall see before calling this.
+ * The sample cannot be used. `kind` is a short constant word that the counts are kept by ("truncated"); `why` is one
+ * line for the log that names the sample; it is copied. Under TSOCKET_BAD_MASK write what consumers shall see before
+ * calling this.
  */
 TSOCKET_API void tsocket_producer_reject(struct tsocket_producer *producer, const struct tsocket_claim *claim,
                                          const char *kind, const char *why);

@@ -58,8 +58,8 @@ extern "C" {
 
 /* Limits that both sides rely on. */
 #define TSOCKET_FIELDS_MAX 16 /* fields per sample */
-#define TSOCKET_NDIM_MAX 6    /* dimensions per field, without the batch dimension */
-#define TSOCKET_NAME_MAX 64   /* bytes in the name of a daemon, stream, field or consumer, without the final 0 */
+#define TSOCKET_NDIM_MAX   6  /* dimensions per field, without the batch dimension */
+#define TSOCKET_NAME_MAX   64 /* bytes in the name of a daemon, stream, field or consumer, without the final 0 */
 
 /* Every code that a call may return, once: name, value, text. */
 #define TSOCKET_ERRORS(X)                                                                                              \
@@ -113,18 +113,18 @@ enum tsocket_join {
 struct tsocket; /* one attached consumer */
 
 struct tsocket_options {
-    size_t size;                /* sizeof this struct; set by tsocket_options_init, so that it may grow */
-    uint32_t hold;              /* batches that may be held at once; default 2 */
-    uint32_t shard_rank;        /* this rank of a data-parallel job, 0 <= rank < world; default 0 */
-    uint32_t shard_world;       /* ranks in that job; they get disjoint windows; default 1 */
-    uint64_t epochs;            /* TSOCKET_END after so many epochs of this consumer; default 0: as many as come */
-    enum tsocket_last last;     /* default TSOCKET_LAST_KEEP (with shard_world > 1 short windows are padded) */
-    enum tsocket_join join;     /* default TSOCKET_JOIN_WAIT */
-    const char *fields;         /* names wanted, separated by commas, in this order; default NULL: all */
-    const char *consumer_name;  /* shown in the status table; default NULL: the program's name */
-    const char *device;         /* where the data is wanted; default NULL: wherever the daemon has it; or "host" */
-    const char *resume;         /* token to go on from; reserved, must be NULL */
-    int connect_timeout_ms;     /* how long open looks for the daemon; default 0: once; -1: until it is there */
+    size_t size;               /* sizeof this struct; set by tsocket_options_init, so that it may grow */
+    uint32_t hold;             /* batches that may be held at once (from the oldest one held on); default 2 */
+    uint32_t shard_rank;       /* this rank of a data-parallel job, 0 <= rank < world; default 0 */
+    uint32_t shard_world;      /* ranks in that job; they get disjoint windows; default 1 */
+    uint64_t epochs;           /* TSOCKET_END after so many epochs of this consumer; default 0: as many as come */
+    enum tsocket_last last;    /* default TSOCKET_LAST_KEEP (with shard_world > 1 short windows are padded) */
+    enum tsocket_join join;    /* default TSOCKET_JOIN_WAIT */
+    const char *fields;        /* names wanted, separated by commas, in this order; default NULL: all */
+    const char *consumer_name; /* shown in the status table; default NULL: the program's name */
+    const char *device;        /* where the data is wanted; default NULL: wherever the daemon has it; or "host" */
+    const char *resume;        /* token to go on from; reserved, must be NULL */
+    int connect_timeout_ms;    /* how long open looks for the daemon; default 0: once; -1: until it is there */
 };
 
 /* One field of every sample. */
@@ -200,7 +200,7 @@ TSOCKET_API int tsocket_describe(const struct tsocket *ts, struct tsocket_info *
  * TSOCKET_EINTR      a signal handler ran while waiting; call again.
  * TSOCKET_EPOCH_END  once per epoch, after its last batch; tsocket_ended_epoch() tells its length. Call again.
  * TSOCKET_END        no more epochs (of the daemon, or of options.epochs). Stays so.
- * TSOCKET_EHELD      options.hold batches are held: release one first.
+ * TSOCKET_EHELD      options.hold batches are held, counted from the oldest one: release that first.
  * TSOCKET_ELAPPED    this consumer was evicted, its data overwritten. Close and open again.
  * TSOCKET_GONE       the daemon has ended before the stream did; what was ready has been delivered. Stays so.
  * TSOCKET_EFORK, TSOCKET_EINVAL, TSOCKET_ESYSTEM.

@@ -29,7 +29,7 @@ static int set(void *socket, int option, int value)
 static int open_socket(int type, struct tsi_socket **socket_out)
 {
     struct tsi_socket *self = calloc(1, sizeof(*self));
-    int64_t message_max = TSI_MESSAGE_MAX;
+    int64_t message_max = type == ZMQ_ROUTER ? TSI_MESSAGE_MAX : TSI_ANSWER_MAX;
 
     if (self == NULL)
         return tsi_fail(TSOCKET_ENOMEM, "no memory for a socket");
@@ -144,7 +144,7 @@ static void drop_rest(struct tsi_socket *socket, bool more)
         continue;
 }
 
-int tsi_socket_recv(struct tsi_socket *socket, uint32_t *route_out, void *message, size_t *len_out)
+int tsi_socket_recv(struct tsi_socket *socket, uint32_t *route_out, void *message, size_t room, size_t *len_out)
 {
     unsigned char id[ROUTE_BYTES + 1];
     bool more;
@@ -160,11 +160,11 @@ int tsi_socket_recv(struct tsi_socket *socket, uint32_t *route_out, void *messag
         }
         memcpy(route_out, &id[1], sizeof(*route_out));
     }
-    len = recv_part(socket, message, TSI_MESSAGE_MAX, &more);
+    len = recv_part(socket, message, room, &more);
     if (len < 0)
         return TSOCKET_EAGAIN;
     drop_rest(socket, more);
-    if (more || len > TSI_MESSAGE_MAX)
+    if (more || (size_t)len > room)
         return TSOCKET_EPROTOCOL;
     *len_out = (size_t)len;
     return TSOCKET_OK;

@@ -13,7 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TSI_MESSAGE_MAX 16384 /* bytes; a peer that sends more is disconnected */
+/* Bytes of a message; a peer that sends more is disconnected. */
+#define TSI_MESSAGE_MAX 16384     /* to a daemon */
+#define TSI_ANSWER_MAX  (1 << 20) /* from a daemon: a status has a few hundred bytes for each consumer */
 
 struct tsi_socket;
 
@@ -33,10 +35,10 @@ void tsi_socket_forget(struct tsi_socket *socket);
 int tsi_socket_send(struct tsi_socket *socket, uint32_t route, const void *message, size_t len);
 
 /*
- * The next message into `message` (room for TSI_MESSAGE_MAX). TSOCKET_EAGAIN: none is there. TSOCKET_EPROTOCOL: one was
- * there and was not of our form; it is dropped, call again. *route_out may be NULL.
+ * The next message. TSOCKET_EAGAIN: none is there. TSOCKET_EPROTOCOL: one was there and was not of our form, or longer
+ * than `room`; it is dropped, call again. `route_out` is NULL on the consumer's side.
  */
-int tsi_socket_recv(struct tsi_socket *socket, uint32_t *route_out, void *message, size_t *len_out);
+int tsi_socket_recv(struct tsi_socket *socket, uint32_t *route_out, void *message, size_t room, size_t *len_out);
 
 /*
  * Becomes readable when messages may have come; edge-triggered. Before sleeping on it, ask tsi_socket_pending: it is

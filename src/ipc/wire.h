@@ -34,7 +34,6 @@ enum tsi_kind {
     TSI_WANT = 1, /* a: epoch, b: index: tell me when the samples before `index` of that epoch are ready, or it ended */
     TSI_READY,    /* a: head, b: 0: look again */
     TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far */
-    TSI_EVICTED,  /* a: floor, b: 0: you no longer count */
 };
 
 struct tsi_hot {

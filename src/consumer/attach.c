@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attach.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "../ipc/clock.h"
+#include "../ipc/control.h"
+#include "../ipc/error.h"
+#include "../ipc/lifeline.h"
+
+enum {
+    ANSWER_MS = 30000, /* a daemon that is stopped or drowned in work; far above what any answer takes */
+    RETRY_MS = 20,     /* between two looks for a daemon that is not there yet */
+};
+
+/* --- one exchange: what has come in so far */
+
+struct reply {
+    char *text; /* or NULL: nothing yet */
+    size_t len;
+    int fds[TSI_LIFELINE_FDS];
+    uint32_t n_fds;
+};
+
+static void reply_fini(struct reply *reply)
+{
+    while (reply->n_fds > 0)
+        close(reply->fds[--reply->n_fds]);
+    free(reply->text);
+}
+
+static void link_close(struct tsc_link *link)
+{
+    tsi_socket_close(link->socket);
+    if (link->lifeline >= 0)
+        close(link->lifeline);
+    *link = (struct tsc_link){.lifeline = -1};
+}
+
+static int find(const char *daemon, int timeout_ms, int *fd_out)
+{
+    uint64_t deadline_ns = tsi_clock_deadline(tsi_clock_ns(), timeout_ms);
+
+    for (;;) {
+        int rc = tsi_runtime_connect(daemon, fd_out);
+        int left_ms = tsi_clock_left_ms(tsi_clock_ns(), deadline_ns);
+
+        if (rc != TSOCKET_ENOTFOUND || left_ms == 0)
+            return rc;
+        if (poll(NULL, 0, left_ms > 0 && left_ms < RETRY_MS ? left_ms : RETRY_MS) < 0)
+            return tsi_fail(TSOCKET_EINTR, "interrupted while waiting for the daemon \"%s\"", daemon);
+    }
+}
+
+static int greet(int lifeline, uint64_t deadline_ns, struct tsi_greeting *greeting_out)
+{
+    char packet[TSI_LIFELINE_PACKET_MAX];
+    int fds[TSI_LIFELINE_FDS];
+    uint32_t n_fds;
+    size_t len;
+    int rc = tsi_lifeline_recv(lifeline, deadline_ns, packet, sizeof(packet), &len, fds, &n_fds);
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    while (n_fds > 0)
+        close(fds[--n_fds]);
+    rc = tsi_greeting_unpack(packet, len, greeting_out);
+    if (rc == TSOCKET_OK && greeting_out->refused[0] != '\0')
+        rc = tsi_fail(TSOCKET_EREFUSED, "%s", greeting_out->refused);
+    return rc;
+}
+
+static int say(struct tsi_socket *socket, const struct tsi_hello *hello, const char *token)
+{
+    struct tsi_hello mine = *hello;
+    char *text;
+    int rc;
+
+    memcpy(mine.token, token, sizeof(mine.token));
+    text = tsi_hello_pack(&mine);
+    if (text == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for a message");
+    rc = tsi_socket_send(socket, 0, text, strlen(text));
+    cJSON_free(text);
+    return rc;
+}
+
+/* Greeted, connected, and `hello` on its way. */
+static int link_open(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
+                     struct tsc_link *link_out)
+{
+    struct tsc_link link = {.lifeline = -1};
+    struct tsi_greeting greeting;
+    int rc = find(daemon, connect_timeout_ms, &link.lifeline);
+
+    if (rc == TSOCKET_OK)
+        rc = greet(link.lifeline, tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS), &greeting);
+    if (rc == TSOCKET_OK)
+        rc = tsi_socket_connect(greeting.socket, &link.socket);
+    if (rc == TSOCKET_OK)
+        rc = say(link.socket, hello, greeting.token);
+    if (rc == TSOCKET_OK)
+        *link_out = link;
+    else
+        link_close(&link);
+    return rc;
+}
+
+static int take_message(struct tsi_socket *socket, struct reply *reply)
+{
+    char *text = malloc(TSI_ANSWER_MAX + 1);
+    int rc = text == NULL ? tsi_fail(TSOCKET_ENOMEM, "no memory for a message")
+                          : tsi_socket_recv(socket, NULL, text, TSI_ANSWER_MAX, &reply->len);
+
+    if (rc != TSOCKET_OK) {
+        free(text);
+        return rc;
+    }
+    text[reply->len] = '\0';
+    free(reply->text);
+    reply->text = text;
+    return TSOCKET_OK;
+}
+
+/*
+ * Waits for the answer. Descriptors that come first are kept. The daemon never hangs up before it has answered: an
+ * end of file here means that it died.
+ */
+static int wait_for_message(const struct tsc_link *link, uint64_t deadline_ns, struct reply *reply)
+{
+    char packet[TSI_LIFELINE_PACKET_MAX];
+    size_t len;
+
+    for (;;) {
+        int left_ms = tsi_clock_left_ms(tsi_clock_ns(), deadline_ns);
+        int rc = take_message(link->socket, reply);
+
+        if (rc != TSOCKET_EAGAIN)
+            return rc;
+        if (reply->n_fds == 0)
+            rc = tsi_lifeline_recv(link->lifeline, 0, packet, sizeof(packet), &len, reply->fds, &reply->n_fds);
+        if (rc != TSOCKET_OK && rc != TSOCKET_EAGAIN)
+            return rc;
+        if (left_ms == 0)
+            return tsi_fail(TSOCKET_EAGAIN, "the daemon does not answer; is it stopped?");
+        if (tsi_socket_wait(link->socket, link->lifeline, left_ms) == TSOCKET_EINTR)
+            return tsi_fail(TSOCKET_EINTR, "interrupted while waiting for the daemon's answer");
+    }
+}
+
+/* Both mapped, and the page that says so is one of ours. */
+static int map_memory(const struct reply *reply, struct tsc_attachment *attachment)
+{
+    const struct tsi_control *control;
+    int rc;
+
+    if (reply->n_fds != TSI_LIFELINE_FDS)
+        return tsi_fail(TSOCKET_EPROTOCOL, "the daemon sent %u descriptors instead of %d", reply->n_fds,
+                        TSI_LIFELINE_FDS);
+    rc = tsi_arena_map(reply->fds[0], TSI_CONTROL_BYTES, &attachment->control);
+    if (rc != TSOCKET_OK)
+        return rc;
+    control = attachment->control.base;
+    if (control->magic != TSI_CONTROL_MAGIC || control->version != TSI_CONTROL_VERSION)
+        return tsi_fail(TSOCKET_EPROTOCOL, "the daemon's control page is version %u, this library knows %u",
+                        control->version, (unsigned)TSI_CONTROL_VERSION);
+    return tsi_arena_map(reply->fds[1], attachment->welcome.layout.bytes, &attachment->ring);
+}
+
+static int accept_welcome(struct reply *reply, uint64_t deadline_ns, struct tsc_attachment *attachment)
+{
+    char packet[TSI_LIFELINE_PACKET_MAX];
+    size_t len;
+    int rc = tsi_welcome_unpack(reply->text, reply->len, &attachment->welcome);
+
+    if (rc == TSOCKET_OK && attachment->welcome.refused != TSOCKET_OK)
+        rc = tsi_fail(attachment->welcome.refused, "%s", attachment->welcome.reason);
+    if (rc == TSOCKET_OK && reply->n_fds == 0)
+        rc = tsi_lifeline_recv(attachment->link.lifeline, deadline_ns, packet, sizeof(packet), &len, reply->fds,
+                               &reply->n_fds);
+    return rc == TSOCKET_OK ? map_memory(reply, attachment) : rc;
+}
+
+int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
+               struct tsc_attachment *attachment_out)
+{
+    struct tsc_attachment attachment = {.control = {.fd = -1}, .ring = {.fd = -1}};
+    struct reply reply = {.text = NULL};
+    uint64_t deadline_ns;
+    int rc = link_open(daemon, hello, connect_timeout_ms, &attachment.link);
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    deadline_ns = tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS);
+    rc = wait_for_message(&attachment.link, deadline_ns, &reply);
+    if (rc == TSOCKET_OK)
+        rc = accept_welcome(&reply, deadline_ns, &attachment);
+    reply_fini(&reply);
+    if (rc == TSOCKET_OK)
+        *attachment_out = attachment;
+    else
+        tsc_detach(&attachment);
+    return rc;
+}
+
+void tsc_detach(struct tsc_attachment *attachment)
+{
+    link_close(&attachment->link);
+    tsi_arena_close(&attachment->ring);
+    tsi_arena_close(&attachment->control);
+}
+
+int tsc_query(const char *daemon, const char *type, int timeout_ms, char **json_out)
+{
+    struct tsi_hello hello = {.type = ""};
+    struct reply reply = {.text = NULL};
+    struct tsc_link link;
+    int rc;
+
+    if (strlen(type) >= sizeof(hello.type))
+        return tsi_fail(TSOCKET_EINVAL, "no such question: %s", type);
+    strcpy(hello.type, type);
+    rc = link_open(daemon, &hello, 0, &link);
+    if (rc != TSOCKET_OK)
+        return rc;
+    rc = wait_for_message(&link, tsi_clock_deadline(tsi_clock_ns(), timeout_ms), &reply);
+    if (rc == TSOCKET_OK) {
+        *json_out = reply.text;
+        reply.text = NULL;
+    }
+    reply_fini(&reply);
+    link_close(&link);
+    return rc;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "held.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "../ipc/error.h"
+
+int tsc_held_init(struct tsc_held *held, uint32_t hold)
+{
+    *held = (struct tsc_held){.windows = calloc(hold, sizeof(*held->windows)), .hold = hold};
+    return held->windows != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for %u windows", hold);
+}
+
+void tsc_held_fini(struct tsc_held *held)
+{
+    free(held->windows);
+    held->windows = NULL;
+}
+
+static struct tsc_window *at(const struct tsc_held *held, uint64_t id)
+{
+    return &held->windows[id % held->hold];
+}
+
+bool tsc_held_full(const struct tsc_held *held)
+{
+    return held->next - held->oldest >= held->hold;
+}
+
+uint64_t tsc_held_add(struct tsc_held *held, uint64_t position, bool private)
+{
+    assert(!tsc_held_full(held));
+    *at(held, held->next) = (struct tsc_window){.position = position, .held = true, .private = private};
+    return held->next++;
+}
+
+const struct tsc_window *tsc_held_find(const struct tsc_held *held, uint64_t id)
+{
+    return id >= held->oldest && id < held->next && at(held, id)->held ? at(held, id) : NULL;
+}
+
+void tsc_held_release(struct tsc_held *held, uint64_t id)
+{
+    assert(tsc_held_find(held, id) != NULL);
+    at(held, id)->held = false;
+    while (held->oldest < held->next && !at(held, held->oldest)->held)
+        held->oldest++;
+}
+
+uint64_t tsc_held_floor(const struct tsc_held *held, uint64_t otherwise)
+{
+    return held->oldest < held->next ? at(held, held->oldest)->position : otherwise;
+}
