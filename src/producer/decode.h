@@ -6,7 +6,8 @@
  *       v       the caller draws its boxes (they depend on the size)
  *     draw      pixels inside the boxes are decoded once, resized, flipped, converted and written to the slots
  *
- * A decoder belongs to one thread and reuses its buffers: after warm-up nothing is allocated per image.
+ * A decoder belongs to one thread and reuses its buffers: after warm-up nothing is allocated per image, except inside
+ * libjpeg.
  */
 #ifndef TSP_DECODE_H
 #define TSP_DECODE_H
@@ -59,5 +60,8 @@ const char *tsp_decoder_why(const struct tsp_decoder *decoder);
  */
 void tsp_view_plan(const struct tsp_recipe *recipe, uint64_t epoch, uint64_t sample, uint32_t view, uint32_t width,
                    uint32_t height, struct tsp_view *view_out);
+
+/* The whole image, pixel for pixel, for sources of raw pictures: their recipe does not crop. Fills all but out.data. */
+void tsp_view_whole(const struct tsp_recipe *recipe, uint32_t width, uint32_t height, struct tsp_view *view_out);
 
 #endif

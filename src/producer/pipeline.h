@@ -22,6 +22,9 @@ enum {
     TSP_FIELD_VALID,
 };
 
+/* What claim.stage_ns[] count, for tsocket_producer_options. Resize and output are part of "decode". */
+extern const char *const tsp_stage_names[TSOCKET_STAGES_MAX];
+
 /* What one stream of the pipeline is made of. The pipeline borrows the source. */
 struct tsp_stream_plan {
     const struct tsp_source *source;
@@ -36,7 +39,9 @@ struct tsp_pipeline;
 
 /*
  * Starts `workers` threads on the producer, whose stream i was added for plans[i]; plans are copied. NULL with one line
- * in `error` on failure. The threads end when claim answers TSOCKET_END.
+ * in `error` on failure; the producer is stopped then. The threads block all signals and end when claim answers
+ * TSOCKET_END. A sample that fails for a reason that is not its own (TSP_STOP) makes the producer fail, and ends its
+ * thread without giving the claim back.
  */
 struct tsp_pipeline *tsp_pipeline_start(struct tsocket_producer *producer, const struct tsp_stream_plan *plans,
                                         uint32_t n_plans, const struct tsp_limits *limits, uint32_t workers,

@@ -44,10 +44,14 @@ struct tsp_encoded {
 
 void tsp_encoded_fini(struct tsp_encoded *encoded);
 
+/* For sources: makes room for `len` bytes; the content is lost. TSP_GOOD or, with `why` set, TSP_STOP. */
+enum tsp_bad tsp_encoded_reserve(struct tsp_encoded *encoded, size_t len);
+
 struct tsp_source;
 
 struct tsp_source_ops {
-    const char *(*key)(const struct tsp_source *source, uint64_t index); /* owned by the source */
+    /* Owned by the source; generated ones stay until the thread's next call. */
+    const char *(*key)(const struct tsp_source *source, uint64_t index);
     int64_t (*label)(const struct tsp_source *source, uint64_t index);
     enum tsp_bad (*read)(const struct tsp_source *source, uint64_t index, struct tsp_encoded *out);
     void (*close)(struct tsp_source *source);
@@ -55,14 +59,13 @@ struct tsp_source_ops {
 
 struct tsp_source {
     const struct tsp_source_ops *ops;
-    uint64_t count;      /* samples, at least 1 */
-    uint32_t raw_width;  /* > 0: every read gives raw RGB of this size, the recipe does not crop */
+    uint64_t count;     /* samples, at least 1 */
+    uint32_t raw_width; /* > 0: every read gives raw RGB of this size, the recipe does not crop */
     uint32_t raw_height;
-    int null;            /* nothing can be read: positions only */
-    uint32_t n_classes;  /* 0: labels are plain numbers */
+    int null;             /* nothing can be read: positions only */
+    uint32_t n_classes;   /* 0: labels are plain numbers */
     const char **classes; /* names by label, owned by the source */
-    uint64_t skipped;    /* entries that the walk left out (hidden, other extension, outside a class, ...) */
-    char error[512];
+    uint64_t skipped;     /* entries that the walk left out (hidden, other extension, outside a class, ...) */
 };
 
 struct tsp_source_limits {

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../ipc/clock.h"
+#include "../ipc/log.h"
+
+enum {
+    STAGE_READ,
+    STAGE_DECODE,
+};
+
+const char *const tsp_stage_names[TSOCKET_STAGES_MAX] = {[STAGE_READ] = "read", [STAGE_DECODE] = "decode"};
+
+/* One decode thread; all of it belongs to that thread once it runs. */
+struct worker {
+    struct tsp_pipeline *pipeline;
+    pthread_t thread;
+    struct tsp_decoder *decoder;
+    struct tsp_encoded encoded;
+};
+
+/* Constant while the threads run. */
+struct tsp_pipeline {
+    struct tsocket_producer *producer;
+    struct tsp_stream_plan plans[TSOCKET_STREAMS_MAX];
+    uint32_t n_workers;
+    struct worker workers[];
+};
+
+static void image_field(const struct tsp_stream_plan *plan, struct tsocket_field *field_out)
+{
+    const struct tsp_source *source = plan->source;
+    bool raw = source->raw_width > 0;
+    tsp_recipe_image_field(&plan->recipe, raw ? source->raw_width : plan->recipe.size,
+                           raw ? source->raw_height : plan->recipe.size, field_out);
+}
+
+uint32_t tsp_stream_plan_fields(const struct tsp_stream_plan *plan, struct tsocket_field *fields_out)
+{
+    image_field(plan, &fields_out[TSP_FIELD_IMAGE]);
+    fields_out[TSP_FIELD_LABEL] = (struct tsocket_field){.name = "label", .dtype = TSOCKET_INT64};
+    fields_out[TSP_FIELD_INDEX] = (struct tsocket_field){.name = "index", .dtype = TSOCKET_INT64};
+    if (plan->on_bad != TSOCKET_BAD_MASK)
+        return TSP_FIELD_INDEX + 1;
+    fields_out[TSP_FIELD_VALID] = (struct tsocket_field){.name = "valid", .dtype = TSOCKET_UINT8};
+    return TSP_FIELD_VALID + 1;
+}
+
+static enum tsp_bad draw_image(struct worker *worker, const struct tsp_stream_plan *plan, uint64_t sample,
+                               const struct tsocket_claim *claim)
+{
+    uint32_t width, height;
+    struct tsp_view view;
+    enum tsp_bad bad = tsp_decoder_header(worker->decoder, &worker->encoded, &width, &height);
+    if (bad != TSP_GOOD)
+        return bad;
+    if (worker->encoded.raw_width > 0)
+        tsp_view_whole(&plan->recipe, width, height, &view);
+    else
+        tsp_view_plan(&plan->recipe, claim->epoch, sample, 0, width, height, &view);
+    view.out.data = claim->data[TSP_FIELD_IMAGE];
+    return tsp_decoder_draw(worker->decoder, &view, 1);
+}
+
+static void zero_image(const struct tsp_stream_plan *plan, const struct tsocket_claim *claim)
+{
+    struct tsocket_field field;
+    image_field(plan, &field);
+    size_t bytes = field.shape[0] * field.shape[1] * field.shape[2] * tsocket_dtype_bytes(field.dtype);
+    memset(claim->data[TSP_FIELD_IMAGE], 0, bytes);
+}
+
+/* Fields are dense arrays whose elements may lie anywhere: copy, do not cast. */
+static void write_int64(void *data, int64_t value)
+{
+    memcpy(data, &value, sizeof value);
+}
+
+static void write_other_fields(const struct tsp_stream_plan *plan, uint64_t sample, bool valid,
+                               const struct tsocket_claim *claim)
+{
+    write_int64(claim->data[TSP_FIELD_LABEL], plan->source->ops->label(plan->source, sample));
+    write_int64(claim->data[TSP_FIELD_INDEX], (int64_t)sample);
+    if (plan->on_bad == TSOCKET_BAD_MASK)
+        *(uint8_t *)claim->data[TSP_FIELD_VALID] = valid;
+}
+
+static void hand_back_bad(struct worker *worker, const struct tsp_stream_plan *plan, uint64_t sample, enum tsp_bad bad,
+                          const char *reason, const struct tsocket_claim *claim)
+{
+    char key[512], why[1024];
+    tsi_log_quote(plan->source->ops->key(plan->source, sample), key, sizeof key);
+    snprintf(why, sizeof why, "%s: %s", key, reason);
+    if (bad == TSP_STOP) {
+        tsocket_producer_fail(worker->pipeline->producer, TSOCKET_ESYSTEM, why);
+        return;
+    }
+    if (plan->on_bad == TSOCKET_BAD_MASK) {
+        zero_image(plan, claim);
+        write_other_fields(plan, sample, false, claim);
+    }
+    tsocket_producer_reject(worker->pipeline->producer, claim, tsp_bad_word(bad), why);
+}
+
+/* Makes one sample. False: the run cannot go on. */
+static bool make_sample(struct worker *worker, struct tsocket_claim *claim)
+{
+    const struct tsp_stream_plan *plan = &worker->pipeline->plans[claim->stream];
+    const struct tsp_order order = {plan->source->count, plan->recipe.seed, plan->recipe.shuffle};
+    uint64_t sample = tsp_order_at(&order, claim->epoch, claim->ordinal);
+
+    uint64_t begun = tsi_clock_ns();
+    const char *reason = worker->encoded.why;
+    enum tsp_bad bad = plan->source->ops->read(plan->source, sample, &worker->encoded);
+    uint64_t read = tsi_clock_ns();
+    if (bad == TSP_GOOD) {
+        reason = tsp_decoder_why(worker->decoder);
+        bad = draw_image(worker, plan, sample, claim);
+    }
+    claim->stage_ns[STAGE_READ] = read - begun;
+    claim->stage_ns[STAGE_DECODE] = tsi_clock_ns() - read;
+    if (bad != TSP_GOOD) {
+        hand_back_bad(worker, plan, sample, bad, reason, claim);
+        return bad != TSP_STOP;
+    }
+    write_other_fields(plan, sample, true, claim);
+    tsocket_producer_commit(worker->pipeline->producer, claim);
+    return true;
+}
+
+static void *worker_main(void *context)
+{
+    struct worker *worker = context;
+    struct tsocket_claim claim;
+    while (tsocket_producer_claim(worker->pipeline->producer, -1, &claim) == TSOCKET_OK)
+        if (!make_sample(worker, &claim))
+            break;
+    return NULL;
+}
+
+/* Waits for the first `started` threads, and frees what all workers have. */
+static void finish(struct tsp_pipeline *pipeline, uint32_t started)
+{
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(pipeline->workers[i].thread, NULL);
+    for (uint32_t i = 0; i < pipeline->n_workers; i++) {
+        tsp_decoder_destroy(pipeline->workers[i].decoder);
+        tsp_encoded_fini(&pipeline->workers[i].encoded);
+    }
+    free(pipeline);
+}
+
+/* Starts the threads with all signals blocked: those belong to the main thread. Returns how many run. */
+static uint32_t start_threads(struct tsp_pipeline *pipeline, int *error_out)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    uint32_t started = 0;
+    *error_out = 0;
+    while (started < pipeline->n_workers && *error_out == 0) {
+        struct worker *worker = &pipeline->workers[started];
+        *error_out = pthread_create(&worker->thread, NULL, worker_main, worker);
+        started += *error_out == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static bool create_decoders(struct tsp_pipeline *pipeline, const struct tsp_limits *limits)
+{
+    for (uint32_t i = 0; i < pipeline->n_workers; i++) {
+        struct worker *worker = &pipeline->workers[i];
+        worker->pipeline = pipeline;
+        worker->decoder = tsp_decoder_create(limits);
+        if (!worker->decoder)
+            return false;
+    }
+    return true;
+}
+
+struct tsp_pipeline *tsp_pipeline_start(struct tsocket_producer *producer, const struct tsp_stream_plan *plans,
+                                        uint32_t n_plans, const struct tsp_limits *limits, uint32_t workers,
+                                        char *error, size_t len)
+{
+    struct tsp_pipeline *pipeline = calloc(1, sizeof *pipeline + workers * sizeof pipeline->workers[0]);
+    if (!pipeline)
+        goto no_memory;
+    pipeline->producer = producer;
+    memcpy(pipeline->plans, plans, n_plans * sizeof *plans);
+    pipeline->n_workers = workers;
+    if (!create_decoders(pipeline, limits))
+        goto no_memory;
+    int failure;
+    uint32_t started = start_threads(pipeline, &failure);
+    if (started == workers)
+        return pipeline;
+    snprintf(error, len, "decode thread %u of %u could not be started: %s; --workers may be too many", started + 1,
+             workers, strerror(failure));
+    tsocket_producer_stop(producer);
+    finish(pipeline, started);
+    return NULL;
+
+no_memory:
+    snprintf(error, len, "no memory for %u decode threads", workers);
+    if (pipeline)
+        finish(pipeline, 0);
+    tsocket_producer_stop(producer);
+    return NULL;
+}
+
+void tsp_pipeline_join(struct tsp_pipeline *pipeline)
+{
+    if (pipeline)
+        finish(pipeline, pipeline->n_workers);
+}
