@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../ipc/runtime.h"
+#include "config.h"
+#include "layer.h"
+
+#define BATCH_DEFAULT        256
+#define RING_BATCHES_DEFAULT 4
+
+/* ---- layers into one ---- */
+
+static void *base_of(const struct tsp_option *option, struct tsp_options *options)
+{
+    return option->per_stream ? (void *)&options->common : (void *)options;
+}
+
+static bool apply_defaults(struct tsp_options *options, struct tsp_problem *problem_out)
+{
+    for (size_t i = 0; i < tsp_option_count; i++) {
+        const struct tsp_option *option = &tsp_option_table[i];
+        if (option->initial != NULL &&
+            !tsp_option_set(option, base_of(option, options), option->initial, option->name, problem_out))
+            return false;
+    }
+    return true;
+}
+
+/* A list replaces that of a weaker layer and grows within its own. */
+static void clear_lists(const struct tsp_layer *layer, struct tsp_options *options)
+{
+    for (size_t i = 0; i < layer->settings.count; i++) {
+        const struct tsp_option *option = layer->settings.items[i].option;
+        if (option->type == TSP_OPTION_IDS)
+            memset((char *)base_of(option, options) + option->offset, 0, sizeof(struct tsp_ids));
+    }
+}
+
+static bool apply_layer(const struct tsp_layer *layer, struct tsp_options *options, struct tsp_problem *problem_out)
+{
+    clear_lists(layer, options);
+    for (size_t i = 0; i < layer->settings.count; i++) {
+        const struct tsp_setting *setting = &layer->settings.items[i];
+        void *base = base_of(setting->option, options);
+        if (!tsp_option_set(setting->option, base, setting->text, setting->label, problem_out))
+            return false;
+    }
+    return true;
+}
+
+/* ---- streams ---- */
+
+static const struct tsp_stream_options *find_stream(const struct tsp_options *options, const char *name)
+{
+    for (uint32_t i = 0; i < options->n_streams; i++) {
+        if (strcmp(options->streams[i].name, name) == 0)
+            return &options->streams[i];
+    }
+    return NULL;
+}
+
+/* A stream that is like the common options as yet; NULL: *problem_out says why. */
+static struct tsp_stream_options *add_stream(struct tsp_options *options, const char *name, const char *source,
+                                             const char *label, struct tsp_problem *problem_out)
+{
+    const struct tsp_stream_options *same = find_stream(options, name);
+
+    if (!tsi_name_ok(name))
+        tsp_problem_set(problem_out,
+                        "%s: a stream's name has 1 to %d of the characters A-Z a-z 0-9 . _ - and does not "
+                        "start with a dot; for example val",
+                        label, TSOCKET_NAME_MAX);
+    else if (*source == '\0')
+        tsp_problem_set(problem_out, "%s: the folder is missing; for example %s=/data/%s", label, name, name);
+    else if (same != NULL)
+        tsp_problem_set(problem_out, "%s: there is a stream %s already, of %s; give one of them another name", label,
+                        name, same->source);
+    else if (options->n_streams == TSOCKET_STREAMS_MAX)
+        tsp_problem_set(problem_out, "%s: a daemon serves at most %d streams; start another one for it", label,
+                        TSOCKET_STREAMS_MAX);
+    else {
+        struct tsp_stream_options *stream = &options->streams[options->n_streams];
+        *stream = options->common;
+        strcpy(stream->name, name); /* its length has just been checked */
+        stream->source = strdup(source);
+        if (stream->source != NULL) {
+            options->n_streams++;
+            return stream;
+        }
+        tsp_problem_set(problem_out, "%s: out of memory", label);
+    }
+    return NULL;
+}
+
+static bool add_named_stream(struct tsp_options *options, const struct tsp_stream_spec *spec,
+                             struct tsp_problem *problem_out)
+{
+    struct tsp_stream_options *stream = add_stream(options, spec->name, spec->source, spec->label, problem_out);
+
+    if (stream == NULL)
+        return false;
+    for (size_t i = 0; i < spec->settings.count; i++) {
+        const struct tsp_setting *setting = &spec->settings.items[i];
+        if (!tsp_option_set(setting->option, stream, setting->text, setting->label, problem_out))
+            return false;
+    }
+    return true;
+}
+
+/* DATASET first, then the streams of the strongest layer that names any. */
+static bool add_streams(struct tsp_options *options, const struct tsp_layer *layers, uint32_t n,
+                        struct tsp_problem *problem_out)
+{
+    if (options->dataset != NULL &&
+        add_stream(options, "train", options->dataset, options->dataset, problem_out) == NULL)
+        return false;
+    while (n > 0 && layers[n - 1].n_streams == 0)
+        n--;
+    options->named_streams = n > 0;
+    for (uint32_t i = 0; n > 0 && i < layers[n - 1].n_streams; i++) {
+        if (!add_named_stream(options, &layers[n - 1].streams[i], problem_out))
+            return false;
+    }
+    if (options->n_streams == 0)
+        return tsp_problem_set(problem_out, "nothing to serve: give a DATASET (tsocketd /data/train) or streams "
+                                            "(--stream val=/data/val); tsocketd --help explains both");
+    return true;
+}
+
+/* ---- what only shows when all is known ---- */
+
+static bool is_neutral(const struct tsp_recipe *recipe)
+{
+    for (int i = 0; i < 3; i++) {
+        if (recipe->mean[i] < 0 || recipe->mean[i] > 0 || recipe->std[i] < 1 || recipe->std[i] > 1)
+            return false;
+    }
+    return true;
+}
+
+static bool check_stream(const struct tsp_stream_options *stream, struct tsp_problem *problem_out)
+{
+    char text[256];
+    const char *wrong = tsp_recipe_check(&stream->recipe, text, sizeof(text));
+
+    if (wrong != NULL)
+        return tsp_problem_set(problem_out, "stream %s: %s", stream->name, wrong);
+    if (stream->recipe.dtype == TSOCKET_UINT8 && !is_neutral(&stream->recipe))
+        return tsp_problem_set(problem_out,
+                               "stream %s: --mean and --std do nothing with --dtype uint8; leave them out, "
+                               "or add --dtype float32",
+                               stream->name);
+    if (stream->ring.amount > 0 && !stream->ring.bytes && stream->max_batch > stream->ring.amount)
+        return tsp_problem_set(problem_out,
+                               "stream %s: --max-batch %u is more than --ring %llu holds; raise --ring to "
+                               "%u or more, or lower --max-batch",
+                               stream->name, stream->max_batch, (unsigned long long)stream->ring.amount,
+                               stream->max_batch);
+    return true;
+}
+
+bool tsp_options_merge(const struct tsp_layer *layers, uint32_t n, struct tsp_options *options_out,
+                       struct tsp_problem *problem_out)
+{
+    struct tsp_options options = {0};
+
+    tsp_recipe_init(&options.common.recipe);
+    bool good = apply_defaults(&options, problem_out);
+    for (uint32_t i = 0; good && i < n; i++)
+        good = apply_layer(&layers[i], &options, problem_out);
+    good = good && (options.help || options.version || add_streams(&options, layers, n, problem_out));
+    for (uint32_t i = 0; good && i < options.n_streams; i++)
+        good = check_stream(&options.streams[i], problem_out);
+    if (good)
+        *options_out = options;
+    else
+        tsp_options_fini(&options);
+    return good;
+}
+
+/* ---- where it all comes from ---- */
+
+enum {
+    LAYER_FILE,
+    LAYER_ENVIRONMENT,
+    LAYER_FLAGS,
+    LAYERS
+};
+
+/* --help and --version work whatever else is wrong. */
+static bool asks_only(const struct tsp_layer *flags)
+{
+    return tsp_layer_text(flags, "help") != NULL || tsp_layer_text(flags, "version") != NULL;
+}
+
+static bool read_layers(int argc, char *const *argv, char *const *environment, struct tsp_layer *layers,
+                        struct tsp_problem *problem_out)
+{
+    if (!tsp_layer_flags(&layers[LAYER_FLAGS], argc, argv, problem_out))
+        return false;
+    if (asks_only(&layers[LAYER_FLAGS]))
+        return true;
+    if (!tsp_layer_environment(&layers[LAYER_ENVIRONMENT], environment, problem_out))
+        return false;
+    const char *config = tsp_layer_text(&layers[LAYER_FLAGS], "config");
+    if (config == NULL)
+        config = tsp_layer_text(&layers[LAYER_ENVIRONMENT], "config");
+    return config == NULL || tsp_config_read(&layers[LAYER_FILE], config, problem_out);
+}
+
+bool tsp_options_parse(int argc, char *const *argv, char *const *environment, struct tsp_options *options_out,
+                       struct tsp_problem *problem_out)
+{
+    struct tsp_layer layers[LAYERS] = {0};
+    bool good = read_layers(argc, argv, environment, layers, problem_out) &&
+                tsp_options_merge(layers, LAYERS, options_out, problem_out);
+
+    for (int i = 0; i < LAYERS; i++)
+        tsp_layer_fini(&layers[i]);
+    return good;
+}
+
+void tsp_options_fini(struct tsp_options *options)
+{
+    for (uint32_t i = 0; i < options->n_streams; i++)
+        free(options->streams[i].source);
+    free(options->dataset);
+    free(options->config);
+    memset(options, 0, sizeof(*options));
+}
+
+/* ---- the ring ---- */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes pay for the mirror too, which has room for the largest batch: of the samples that fit, a third at most. */
+static void ring_of_bytes(const struct tsp_stream_options *stream, uint64_t sample_bytes, struct tsp_ring_plan *plan)
+{
+    uint64_t fit = stream->ring.amount / sample_bytes;
+    uint64_t batch = stream->max_batch > 0 ? stream->max_batch : smaller(BATCH_DEFAULT, fit / 3);
+
+    plan->max_batch = (uint32_t)batch;
+    plan->capacity = fit > batch ? fit - batch : 0;
+}
+
+static void ring_of_samples(const struct tsp_stream_options *stream, struct tsp_ring_plan *plan)
+{
+    uint64_t ring = stream->ring.amount;
+    uint64_t half = ring > 1 ? ring / 2 : ring;
+    uint64_t batch = BATCH_DEFAULT;
+
+    if (stream->max_batch > 0)
+        batch = stream->max_batch;
+    else if (ring > 0)
+        batch = smaller(BATCH_DEFAULT, half);
+    plan->max_batch = (uint32_t)batch;
+    plan->capacity = ring > 0 ? ring : RING_BATCHES_DEFAULT * batch;
+}
+
+bool tsp_options_ring(const struct tsp_stream_options *stream, uint64_t sample_bytes, struct tsp_ring_plan *plan_out,
+                      struct tsp_problem *problem_out)
+{
+    struct tsp_ring_plan plan;
+
+    if (stream->ring.bytes)
+        ring_of_bytes(stream, sample_bytes, &plan);
+    else
+        ring_of_samples(stream, &plan);
+    if (plan.max_batch < 1 || plan.capacity < plan.max_batch) {
+        uint64_t least = 2 * sample_bytes * (stream->max_batch > 0 ? stream->max_batch : 1);
+        return tsp_problem_set(problem_out,
+                               "stream %s: --ring %lluB holds no batch of %u samples of %llu bytes; raise it "
+                               "to %lluB or more, or lower --max-batch",
+                               stream->name, (unsigned long long)stream->ring.amount,
+                               stream->max_batch > 0 ? stream->max_batch : 1, (unsigned long long)sample_bytes,
+                               (unsigned long long)least);
+    }
+    *plan_out = plan;
+    return true;
+}
