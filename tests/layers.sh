@@ -18,9 +18,10 @@ complain() {
     complaints=$((complaints + 1))
 }
 
-# Lines "FILE:NUMBER:HEADER" of the includes in the given files.
+# Lines FILE:NUMBER:<HEADER or FILE:NUMBER:"HEADER of the includes in the given files.
 includes_of() {
-    grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"][^>"]+' "$@" | sed -E 's/^([^:]+:[0-9]+):.*[<"]/\1:/' || true
+    grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"][^>"]+' "$@" |
+        sed -E 's/^([^:]+:[0-9]+):[^<"]*/\1:/' || true
 }
 
 # forbid WHY PATTERN FILE...: no file may include a header that PATTERN matches.
@@ -52,11 +53,11 @@ except() {
 check_libraries() {
     local source=("$tree"/src/*/*.[ch])
     # shellcheck disable=SC2046 # no path of the tree has a space
-    forbid "only src/ipc/socket.c knows ZeroMQ" '^zmq' $(except '/src/ipc/socket\.c$' "${source[@]}")
+    forbid "only src/ipc/socket.c knows ZeroMQ" '^<zmq' $(except '/src/ipc/socket\.c$' "${source[@]}")
     # shellcheck disable=SC2046
-    forbid "only src/producer/jpeg.c knows libjpeg" '^(jpeglib|jerror|turbojpeg)' \
+    forbid "only src/producer/jpeg.c knows libjpeg" '^<(jpeglib|jerror|turbojpeg)' \
         $(except '/src/producer/jpeg\.c$' "${source[@]}")
-    forbid "examples see the public headers alone" '^(zmq|jpeglib|cjson)' "$tree"/examples/*.[ch]
+    forbid "examples see the public headers alone" '^<(zmq|jpeglib|cjson)' "$tree"/examples/*.[ch]
 }
 
 # A header is known by its file name: those of the layers differ, and check_names keeps it so.
@@ -65,7 +66,7 @@ pattern_of() {
     for file in "$@"; do
         names="$names|$(basename "$file" | sed 's/\./\\./')"
     done
-    echo "(^|/)(${names#|})\$"
+    echo "^\"(.*/)?(${names#|})\$"
 }
 
 check_layers() {
@@ -100,7 +101,7 @@ check_names() {
 check_outside() {
     local file
     # shellcheck disable=SC2046
-    forbid "no file outside the tree is included" '^(/|.*\.\./\.\./\.\./)' $(files -name '*.[ch]')
+    forbid "no file outside the tree is included" '^.(/|.*\.\./\.\./\.\./)' $(files -name '*.[ch]')
     while read -r file; do
         [[ $(readlink -f "$file") == "$tree"/* ]] || complain "$file leads out of the tree"
     done < <(find "$tree" -path "$tree/.git" -prune -o -path "$tree/build*" -prune -o -type l -print)
