@@ -113,7 +113,7 @@ class BadSamplesTest(SystemTest):
         tap = self.tap(daemon, 3, "--epochs", "3")
         tap.wait_for("epoch_end", 3)
         tap.finish()
-        bad = daemon.status()["streams"][0]["bad"]
+        bad = daemon.status()["streams"][0]["bad"]["kinds"]
         counts = collections.Counter(e["class"] for e in case["errors"])
         self.assertEqual(set(bad), set(counts))
         for kind, count in counts.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nobody else gets in, and whatever comes through the sockets, the daemon stays up."""
+import contextlib
 import json
 import os
 import random
@@ -120,11 +121,9 @@ class GarbageTest(SystemTest):
     def test_garbage_on_the_lifeline_harms_nobody(self):
         for _ in range(repeats(100)):
             with self.daemon.connect_lifeline() as line:
-                try:
+                with contextlib.suppress(OSError):  # it may hang up on us
                     for _ in range(self.random.randrange(4)):
                         line.send(self.garbage(600))
-                except OSError:
-                    pass  # it hung up on us: its right
         self.assert_unharmed()
 
     def test_connections_that_say_nothing_harm_nobody(self):
@@ -133,50 +132,78 @@ class GarbageTest(SystemTest):
         for line in lines:
             line.close()
 
-    def endpoint(self):
-        """The ZeroMQ socket's path, as the lifeline tells it."""
+    def greeted(self):
+        """A lifeline, and what the daemon said on it: where its ZeroMQ socket is, and a token for a HELLO."""
         line = self.daemon.connect_lifeline()
         self.addCleanup(line.close)
-        offer = line.recv(4096)
-        self.offer = offer
-        streams = [p for p in self.daemon.sockets() if p != line.getpeername()]
-        return streams[0] if streams else None
+        return line, json.loads(line.recv(4096))
 
     def test_garbage_on_the_zeromq_socket_harms_nobody(self):
-        path = self.endpoint()
+        line, greeting = self.greeted()
         for _ in range(repeats(100)):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-                line.connect(path)
-                try:
-                    line.sendall(self.garbage(2000))
-                except OSError:
-                    pass
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+                stranger.connect(greeting["socket"])
+                with contextlib.suppress(OSError):
+                    stranger.sendall(self.garbage(2000))
+        line.close()
         self.assert_unharmed()
 
     def test_messages_of_strangers_harm_nobody(self):
-        path = self.endpoint()
+        line, greeting = self.greeted()
         for _ in range(repeats(20)):
-            peer = Zmtp(path)
-            try:
+            peer = Zmtp(greeting["socket"])
+            with contextlib.suppress(OSError):
                 for _ in range(self.random.randrange(20)):
                     peer.send(*[self.garbage(100) for _ in range(self.random.randrange(1, 4))])
-            except OSError:
-                pass
             peer.close()
+        line.close()
         self.assert_unharmed()
 
+    def test_a_message_larger_than_any_of_ours_harms_nobody(self):
+        line, greeting = self.greeted()
+        peer = Zmtp(greeting["socket"])
+        with contextlib.suppress(OSError):
+            peer.send(b"x" * (1 << 20))
+            peer.line.sendall(struct.pack(">BQ", 2, 1 << 62))
+        peer.close()
+        line.close()
+        self.assert_unharmed()
+
+    def hello(self, token):
+        return {"type": "HELLO", "token": token, "stream": "train", "name": "liar", "fields": "", "device": "",
+                "batch": 5, "hold": 2, "rank": 0, "world": 1, "join": 1, "last": 0}
+
+    def hellos(self, token):
+        """HELLOs that are wrong in one place each."""
+        right = self.hello(token)
+        for field in right:
+            for value in (None, -1, 0.5, 1e308, 2**64, "x" * 70000, [], {}, [[]], True, "../..", "\0", "\u00e9"):
+                yield json.dumps({**right, field: value}).encode()
+            yield json.dumps({k: v for k, v in right.items() if k != field}).encode()
+        yield from (b"", b"{}", b"[]", b"null", b"[" * 5000, b'{"type"', b"\xff\xfe", b'"' + b"x" * 100000 + b'"')
+
     def test_hellos_that_make_no_sense_harm_nobody(self):
-        path = self.endpoint()
-        hellos = [b"", b"{}", b"[]", b"null", b"{" * 5000, b'{"hello"', b'"' + b"x" * 100000 + b'"']
-        for field in ("token", "stream", "fields", "name", "batch", "hold", "shard", "mode", "join", "last", "resume"):
-            for value in (None, -1, 0, 1e308, 2**64, "", "x" * 70000, [], {}, [[]], True, "../..", "\0"):
-                hellos.append(json.dumps({"type": "HELLO", "hello": 1, "batch": 5, field: value}).encode())
-        peer = Zmtp(path)
-        for hello in hellos:
-            try:
+        line, greeting = self.greeted()
+        for hello in self.hellos(greeting["token"]):
+            peer = Zmtp(greeting["socket"])
+            with contextlib.suppress(OSError):
                 peer.send(hello)
-            except OSError:
-                peer = Zmtp(path)
+            peer.close()
+        line.close()
+        self.assert_unharmed()
+
+    def test_hot_messages_that_make_no_sense_harm_nobody_but_their_sender(self):
+        """From a consumer that is welcome: it claims to have read what does not exist, wants what will never be."""
+        line, greeting = self.greeted()
+        peer = Zmtp(greeting["socket"])
+        peer.send(json.dumps(self.hello(greeting["token"])).encode())
+        wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="the liar's welcome")
+        with contextlib.suppress(OSError):
+            for kind in range(6):
+                for a in (0, 1, 2**32, 2**53, 2**63, 2**64 - 1):
+                    for b in (0, 2**64 - 1):
+                        peer.send(struct.pack("<BBHIQQ", kind, 1, 0, 0, a, b))
+        line.close()
         peer.close()
         self.assert_unharmed()
 
