@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What Pillow makes of pictures, for the tests to compare with, written into a folder.
+
+    make_references.py DIR
+
+    DIR/NAME.jpg, DIR/NAME.rgb   pictures in every common layout, and their pixels
+    DIR/resizes.bin              resizes, one behind the other, little-endian: u32 source width, source height, filter
+                                 (0 bilinear, 1 bicubic), width, height; f64 box x, y, width, height; the pixels of the
+                                 source and of the result
+"""
+import io
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+import numpy as np
+from PIL import Image
+
+FILTERS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
+
+
+def picture(width, height, seed):
+    """Soft shapes in strong colours, with edges and noise: every pixel differs from its neighbours."""
+    rs = np.random.RandomState(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    waves = [np.sin(x / rs.uniform(3, 40) + rs.uniform(0, 6)) * np.cos(y / rs.uniform(3, 40)) for _ in range(3)]
+    a = 128 + 110 * np.dstack(waves) + rs.uniform(-20, 20, (height, width, 3))
+    a[height // 3: height // 2, width // 4: width // 2] = (250, 10, 30)
+    return Image.fromarray(a.clip(0, 255).astype(np.uint8))
+
+
+def put(path, data):
+    """A JPEG and what Pillow decodes it to."""
+    with open(path + ".jpg", "wb") as f:
+        f.write(data)
+    with Image.open(io.BytesIO(data)) as im, open(path + ".rgb", "wb") as f:
+        f.write(im.convert("RGB").tobytes())
+
+
+def by_cjpeg(im, *options):
+    """What Pillow does not write."""
+    ppm = b"P6\n%d %d\n255\n" % im.size + im.tobytes()
+    return subprocess.run(["cjpeg", *options], input=ppm, stdout=subprocess.PIPE, check=True).stdout
+
+
+def jpegs(folder):
+    layouts = {
+        "444": dict(subsampling=0), "422": dict(subsampling=1), "420": dict(subsampling=2),
+        "progressive444": dict(subsampling=0, progressive=True), "progressive420": dict(subsampling=2, progressive=True),
+        "grey": dict(mode="L"), "progressive_grey": dict(mode="L", progressive=True), "cmyk": dict(mode="CMYK"),
+        "low_quality420": dict(subsampling=2, quality=10),
+    }
+    sizes = ((333, 251), (64, 48), (17, 130))
+    for number, (name, options) in enumerate(layouts.items()):
+        for width, height in sizes:
+            kw = {"quality": 88, **options}
+            data = io.BytesIO()
+            picture(width, height, number).convert(kw.pop("mode", "RGB")).save(data, "JPEG", **kw)
+            put(os.path.join(folder, "%s_%dx%d" % (name, width, height)), data.getvalue())
+    if not shutil.which("cjpeg"):
+        return
+    for name, options in (("440", ("-sample", "1x2")), ("411", ("-sample", "4x1")), ("restart420", ("-restart", "3B")),
+                          ("arithmetic420", ("-arithmetic",)), ("rgb", ("-rgb",))):
+        for width, height in sizes:
+            put(os.path.join(folder, "%s_%dx%d" % (name, width, height)), by_cjpeg(picture(width, height, 3), *options))
+
+
+def resizes(folder):
+    rs = np.random.RandomState(1)
+    with open(os.path.join(folder, "resizes.bin"), "wb") as f:
+        for n in range(240):
+            width, height = int(rs.randint(1, 300)), int(rs.randint(1, 300))
+            out = (int(rs.randint(1, 120)), int(rs.randint(1, 120)))
+            if n % 4 == 0:
+                box = (0.0, 0.0, float(width), float(height))
+            else:
+                x, y = rs.uniform(0, width * 0.7), rs.uniform(0, height * 0.7)
+                box = (x, y, rs.uniform(0.1, 1) * (width - x), rs.uniform(0.1, 1) * (height - y))
+                if n % 4 == 1:
+                    box = tuple(float(int(v)) for v in box[:2]) + tuple(max(1.0, float(int(v))) for v in box[2:])
+                if n % 8 == 5:
+                    out = (int(box[2]), int(box[3]))
+            im = picture(width, height, n) if n % 3 else Image.fromarray(
+                rs.choice(np.array([0, 255], np.uint8), (height, width, 3)))
+            x, y, w, h = box
+            made = im.resize(out, FILTERS[n % 2], box=(x, y, x + w, y + h))
+            f.write(struct.pack("<5I4d", width, height, n % 2, *out, *box) + im.tobytes() + made.tobytes())
+
+
+if __name__ == "__main__":
+    jpegs(sys.argv[1])
+    resizes(sys.argv[1])
