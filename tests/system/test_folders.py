@@ -7,7 +7,7 @@ import shutil
 import unittest
 
 import pictures
-from harness import TSOCKETD, SystemTest, repeats, wait_until
+from harness import TSOCKETD, SystemTest
 from inputs import expected, input_path
 
 LOCALES = ("C", "C.UTF-8", "en_US.UTF-8")

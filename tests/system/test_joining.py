@@ -3,7 +3,7 @@
 import time
 import unittest
 
-from harness import SystemTest, patient, repeats, wait_until
+from harness import SystemTest, repeats, wait_until
 
 
 class JoiningTest(SystemTest):

@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 import pictures
-from harness import SystemTest, repeats, wait_until
+from harness import SystemTest, repeats
 
 
 class MemoryTest(SystemTest):
