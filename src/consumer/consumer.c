@@ -278,18 +278,6 @@ int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_opt
     return rc;
 }
 
-void tsocket_close(struct tsocket *ts)
-{
-    if (ts == NULL)
-        return;
-    tsc_fork_forget(&ts->guard);
-    if (ts->guard.forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
-        tsi_socket_forget(ts->attachment.link.socket);
-        ts->attachment.link = (struct tsc_link){.lifeline = -1};
-    }
-    free_handle(ts);
-}
-
 /* --- what is where */
 
 static int forked(const struct tsocket *ts)
@@ -655,4 +643,30 @@ int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch)
     tsc_held_release(&ts->held, batch->id);
     tell_release(ts);
     return whole ? TSOCKET_OK : elapped(batch->position);
+}
+
+/* --- close */
+
+/* How far it came, over the lifeline, where nothing overtakes it: the daemon counts what was delivered. */
+static void say_goodbye(const struct tsocket *ts)
+{
+    struct tsi_hot hot = {.kind = TSI_RELEASE, .a = ts->released, .b = ts->received_all};
+    unsigned char packet[TSI_HOT_BYTES];
+
+    tsi_hot_pack(&hot, packet);
+    tsi_lifeline_send(ts->attachment.link.lifeline, packet, sizeof(packet), NULL, 0);
+}
+
+void tsocket_close(struct tsocket *ts)
+{
+    if (ts == NULL)
+        return;
+    if (!ts->guard.forked)
+        say_goodbye(ts);
+    tsc_fork_forget(&ts->guard);
+    if (ts->guard.forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
+        tsi_socket_forget(ts->attachment.link.socket);
+        ts->attachment.link = (struct tsc_link){.lifeline = -1};
+    }
+    free_handle(ts);
 }
