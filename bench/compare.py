@@ -31,7 +31,7 @@ class Part:
         self.options, self.loader, self.k = options, loader, k
         self.folder = tempfile.TemporaryDirectory(prefix='tsocket-compare-')
         self.env = dict(os.environ, TSOCKET_DIR=self.folder.name)
-        self.processes = []
+        self.processes, self.trainers = [], []
 
     def start(self, command, **how):
         process = subprocess.Popen(command, env=self.env, text=True, **how)
@@ -55,15 +55,17 @@ class Part:
                    'private': [self.tool('bench/loader'), '--private', o.folder, '--workers', workers],
                    'torch': [sys.executable, os.path.join(HERE, 'torch_loader.py'), o.folder, '--workers', workers],
                    }[self.loader]
-        return [self.start(command + common, stdout=subprocess.PIPE) for _ in range(self.k)]
+        self.trainers = [self.start(command + common, stdout=subprocess.PIPE) for _ in range(self.k)]
 
-    def status(self):
-        done = subprocess.run([self.tool('tsocketctl'), 'status', DAEMON, '--json'], env=self.env, text=True,
+    def made(self):
+        """How many samples the loaders of this part have decoded; a private loader is a daemon of its own name."""
+        daemons = {'shared': [DAEMON], 'private': [f'private-{trainer.pid}' for trainer in self.trainers], 'torch': []}
+        return sum(self.made_by(daemon) for daemon in daemons[self.loader])
+
+    def made_by(self, daemon):
+        done = subprocess.run([self.tool('tsocketctl'), 'status', daemon, '--json'], env=self.env, text=True,
                               stdout=subprocess.PIPE, check=True)
-        return json.loads(done.stdout)
-
-    def decoded(self):
-        return self.status()['streams'][0]['decoded'] if self.loader == 'shared' else 0
+        return json.loads(done.stdout)['streams'][0]['made']
 
     def run(self):
         """The results of the part, as a dictionary."""
@@ -72,21 +74,19 @@ class Part:
         begin = time.monotonic_ns() + int(warm_up * 1e9)
         if self.loader == 'shared':
             self.start_daemon()
-        trainers = self.start_trainers(begin)
+        self.start_trainers(begin)
         sleep_until(begin / 1e9)
-        cpu, decoded = self.cpu_seconds(), self.decoded()
+        cpu, made = self.cpu_seconds(), self.made()
         peak = self.watch_memory(begin / 1e9 + o.seconds)
-        cpu, decoded = self.cpu_seconds() - cpu, self.decoded() - decoded
-        results = [json.loads(trainer.communicate(timeout=60)[0] or 'null') for trainer in trainers]
-        if None in results:
-            raise SystemExit(f'compare: a trainer of "{LOADERS[self.loader]}" failed')
+        cpu, made = self.cpu_seconds() - cpu, self.made() - made
+        results = [result_of(trainer) for trainer in self.trainers]
         samples = sum(result['samples'] for result in results)
         return {'loader': self.loader, 'trainers': self.k, 'samples': samples, 'seconds': o.seconds,
                 'rate_per_trainer': samples / o.seconds / self.k,
                 'slowest_trainer': min(result['rate'] for result in results),
                 'cpu_seconds_per_1000': 1000 * cpu / samples if samples else float('nan'),
                 'peak_memory_mb': peak / 1e6,
-                'decodes_per_sample': decoded / samples if self.loader == 'shared' else 1.0}
+                'decodes_per_sample': 1.0 if self.loader == 'torch' else made / samples}  # PyTorch: each for itself
 
     def watch_memory(self, until):
         peak = 0
@@ -115,6 +115,13 @@ class Part:
         for process in self.processes:
             process.wait(timeout=10)
         self.folder.cleanup()
+
+
+def result_of(trainer):
+    line = trainer.communicate(timeout=60)[0]
+    if trainer.returncode != 0:
+        raise SystemExit('compare.sh: a trainer failed')
+    return json.loads(line)
 
 
 def sleep_until(when):

@@ -25,6 +25,11 @@ die() {
     exit 1
 }
 
+fail() { # and show why
+    cat "$TSOCKET_DIR/tsocketd.log" >&2
+    die "$*"
+}
+
 clean_up() {
     local pid
     for pid in "${pids[@]}"; do
@@ -49,7 +54,7 @@ choose_photos() {
         say "making a small set of photographs in $build/photos"
         "$top/scripts/make_photos.sh" "$build/photos" small
         folder=$build/photos/train
-        daemon_options=(--stream "val=$build/photos/val,augment=eval,shuffle=off")
+        daemon_options=(--stream "val=$build/photos/val,augment=eval,shuffle=off,epochs=0")
         trainer_options=(--val "$name/val")
     fi
     [ -d "$folder" ] || die "$folder is not a folder"
@@ -58,23 +63,32 @@ choose_photos() {
 
 start_daemon() {
     say "tsocketd decodes $folder, once for all"
-    "$build/tsocketd" -q --name "$name" --wait-for "${#batches[@]}" --epochs "$epochs" "${daemon_options[@]}" "$folder" &
-    pids+=($!)
+    "$build/tsocketd" --name "$name" --max-batch 64 --wait-for "${#batches[@]}" --epochs "$epochs" --exit-when-idle \
+        "${daemon_options[@]}" "$folder" 2>"$TSOCKET_DIR/tsocketd.log" &
+    daemon=$!
+    pids+=("$daemon")
 }
 
-# Each trainer's lines go to the terminal under its name, and to a file.
+# Each trainer's lines go to the terminal under its name.
 train() {
-    local batch trainers=()
+    local batch trainer trainers=()
     say "${#batches[@]} trainers at once, $epochs epochs"
     for batch in "${batches[@]}"; do
         "$build/examples/trainer" "$name" --batch "$batch" --epochs "$epochs" "${trainer_options[@]}" \
-            > >(tee "$TSOCKET_DIR/$batch.log" | sed -u "s/^/batch $batch  /") &
+            > >(sed -u "s/^/batch $batch  /") &
         trainers+=($!)
     done
     pids+=("${trainers[@]}")
-    for pid in "${trainers[@]}"; do
-        wait "$pid" || die "a trainer failed"
+    for trainer in "${trainers[@]}"; do
+        wait "$trainer" || fail "a trainer failed"
     done
+}
+
+# The daemon ends when its last consumer has left; its last line is the sum of the run.
+sum_up() {
+    wait "$daemon" || fail "tsocketd failed"
+    say "what tsocketd did"
+    tail -n 1 "$TSOCKET_DIR/tsocketd.log"
 }
 
 main() {
@@ -87,6 +101,7 @@ main() {
     trap clean_up EXIT
     start_daemon
     train
+    sum_up
 }
 
 main "$@"
