@@ -62,7 +62,8 @@ struct tsocket {
     struct tsc_held held;
 
     /* what the daemon knows */
-    uint64_t head_seen;
+    uint64_t head_seen;   /* as of the last look, */
+    uint64_t len_seen;    /* and the length of this epoch */
     uint64_t released;    /* cumulative position that it was told */
     bool release_due;     /* not told yet: the queue was full */
     uint64_t asked_epoch; /* the WANT that waits for its answer, */
@@ -374,15 +375,18 @@ static int send_hot(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t
 }
 
 /*
- * The position below which this consumer reads nothing any more. Never past the head, for the daemon takes it as room.
- * A rank keeps the newest sample it knows of: the epoch's last one, from which a window beyond the end is padded, is
- * that or a later one.
+ * The position below which this consumer reads nothing any more. Never past the head, for the daemon takes it as room,
+ * nor past the epoch's end, where the next window does not follow the stride. A rank keeps the newest sample it knows
+ * of: the epoch's last one, from which a window beyond the end is padded, is that or a later one.
  */
 static uint64_t release_position(const struct tsocket *ts)
 {
-    uint64_t next = ts->placed ? ts->start + next_index(ts) : ts->released;
     uint64_t limit = ts->head_seen;
+    uint64_t next;
 
+    if (!ts->placed)
+        return ts->released;
+    next = ts->start + MIN(next_index(ts), ts->len_seen);
     if (ts->world > 1 && limit > ts->start && next >= limit)
         limit--;
     return tsc_held_floor(&ts->held, MIN(next, limit));
@@ -480,6 +484,7 @@ static int end_epoch(struct tsocket *ts, uint64_t len)
     ts->epoch++;
     ts->own_epoch++;
     ts->start += len;
+    ts->len_seen = TSI_LEN_OPEN;
     ts->round = 0;
     ts->skip = 0;
     ts->received = 0;
@@ -526,6 +531,7 @@ static int try_next(struct tsocket *ts, struct tsocket_batch *batch_out)
         ts->start = sight.start;
         ts->placed = true;
     }
+    ts->len_seen = sight.len;
     if (!tsi_control_still_holds(ts->control, MIN(ts->start + index, sight.head)))
         return elapped(ts->start + index);
     ready = sight.head > ts->start ? MIN(sight.head - ts->start, sight.len) : 0; /* head may be older than start */
