@@ -36,15 +36,6 @@ void tsp_feed_close(struct tsp_feed *feed)
     tsp_source_close(feed->source);
 }
 
-/* The engine's question for the name of a sample that was rejected. */
-static void describe_sample(void *context, uint64_t epoch, uint64_t ordinal, char *text, size_t len)
-{
-    const struct tsp_feed *feed = context;
-    uint64_t index = tsp_order_at(&feed->order, epoch, ordinal);
-
-    snprintf(text, len, "%s", feed->source->ops->key(feed->source, index));
-}
-
 int tsp_feed_add(struct tsp_feed *feed, struct tsocket_producer *producer)
 {
     struct tsocket_stream_options options;
@@ -61,8 +52,6 @@ int tsp_feed_add(struct tsp_feed *feed, struct tsocket_producer *producer)
     options.max_bad = feed->options->max_bad;
     options.null = feed->source->null;
     options.source = feed->options->source;
-    options.describe = describe_sample;
-    options.context = feed;
     return tsocket_producer_add_stream(producer, &options, NULL);
 }
 
