@@ -10,7 +10,7 @@
 #include "../ipc/text.h"
 
 #define WIDTH     100 /* columns between the borders */
-#define NUMBER    32 /* bytes of a formatted number */
+#define NUMBER    32  /* bytes of a formatted number */
 #define TEXT      256
 #define BAR_WIDTH 20
 
@@ -186,8 +186,8 @@ static void epoch_row(const cJSON *stream, FILE *out)
 static void ring_row(const cJSON *stream, FILE *out)
 {
     char fill[BAR_WIDTH + 1], ready[NUMBER], capacity[NUMBER], memory[NUMBER];
-    uint64_t head = whole(stream, "head"), floor_ = whole(stream, "floor");
-    uint64_t n = head > floor_ ? head - floor_ : 0;
+    uint64_t head = whole(stream, "head"), low = whole(stream, "floor");
+    uint64_t n = head > low ? head - low : 0;
 
     row(out, "  ring [%s] %s of %s   %s   largest batch %llu", bar(n, whole(stream, "capacity"), fill),
         grouped(n, ready), grouped(whole(stream, "capacity"), capacity), bytes(whole(stream, "ring_bytes"), memory),

@@ -9,7 +9,8 @@
  *        |==== HELLO, WELCOME over ZeroMQ, see wire.h ====
  *        |<--- control page, ring --------|   one packet, two descriptors
  *        |            ...                 |
- *        |<--- end of file ------------->|   either has gone
+ *        |---- last words --------------->|   a consumer that closes, see wire.h's RELEASE
+ *        |<--- end of file -------------->|   either has gone
  *
  * SOCK_SEQPACKET: a packet arrives whole or not at all. Every descriptor is close-on-exec.
  */

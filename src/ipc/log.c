@@ -19,9 +19,10 @@ static struct {
     tsocket_log_sink *sink;
     void *context;
     const char *program;
+    const char *erase;
     char most;
     bool json;
-} logger = {.program = "libtsocket", .most = 'W'};
+} logger = {.program = "libtsocket", .erase = "", .most = 'W'};
 
 static const char *const words[] = {"error", "warning", "info", "debug"};
 
@@ -44,8 +45,9 @@ static void write_text(const char *line, size_t len)
 static void write_plain(int rank, const char *text)
 {
     char line[TEXT_MAX + 128];
-    int len = rank == 2 ? snprintf(line, sizeof(line), "%s: %s\n", logger.program, text)
-                        : snprintf(line, sizeof(line), "%s: %s: %s\n", logger.program, words[rank], text);
+    int len = rank == 2
+                  ? snprintf(line, sizeof(line), "%s%s: %s\n", logger.erase, logger.program, text)
+                  : snprintf(line, sizeof(line), "%s%s: %s: %s\n", logger.erase, logger.program, words[rank], text);
 
     if (len > 0)
         write_text(line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
@@ -101,6 +103,11 @@ void tsi_log_level(char most)
 void tsi_log_json(bool on)
 {
     logger.json = on;
+}
+
+void tsi_log_erase(const char *escape)
+{
+    logger.erase = escape;
 }
 
 void tsi_log_program(const char *name)

@@ -11,9 +11,10 @@
 /* `level` is 'E', 'W', 'I' or 'D'. No newline at the end of the text. */
 void tsi_log(char level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The most talkative level that is written; 'W' at first. Set these three before there are threads. */
+/* The most talkative level that is written; 'W' at first. Set these four before there are threads. */
 void tsi_log_level(char most);
 void tsi_log_json(bool on);
+void tsi_log_erase(const char *escape); /* goes before each plain line: takes a live line away; not copied */
 void tsi_log_program(const char *name); /* stands before each line; "libtsocket" at first; not copied */
 
 /*

@@ -16,7 +16,7 @@
 
 #include "option.h"
 
-#define TSP_LABEL_MAX 200
+#define TSP_LABEL_MAX          200
 #define TSP_ENVIRONMENT_PREFIX "TSOCKETD_"
 
 struct tsp_setting {

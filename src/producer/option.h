@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One option of tsocketd, and the table of all of them. Flags, environment, configuration file, the keys of --stream and
+ * One option of tsocketd, and the table of all of them. Flags, environment, configuration file, the keys of --stream
+ * and
  * --help are read off this table; nothing about an option is said anywhere else.
  */
 #ifndef TSP_OPTION_H
@@ -48,7 +49,7 @@ struct tsp_word {
 
 struct tsp_option {
     const char *name;
-    char letter; /* short form, or 0 */
+    char letter;          /* short form, or 0 */
     const char *argument; /* what --help calls the value; NULL for a switch */
     enum tsp_option_type type;
     uint64_t min, max;            /* whole numbers: both allowed */

@@ -56,7 +56,7 @@ struct tsp_options {
     char name[TSOCKET_NAME_MAX + 1];
     char *dataset;
     char *config;
-    struct tsp_stream_options common; /* what every stream starts from; without name and source */
+    struct tsp_stream_options common;                       /* what every stream starts from; without name and source */
     struct tsp_stream_options streams[TSOCKET_STREAMS_MAX]; /* DATASET's `train` first, where there is one */
     uint32_t n_streams;
     bool named_streams; /* --stream was used */
@@ -72,7 +72,7 @@ struct tsp_options {
     bool verbose;
     bool quiet;
     enum tsp_log_format log_format;
-    bool help;    /* with one of these two nothing else has been looked at */
+    bool help; /* with one of these two nothing else has been looked at */
     bool version;
 };
 

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "../ipc/clock.h"
+#include "../ipc/error.h"
+#include "../ipc/log.h"
+#include "loop.h"
+#include "status.h"
+
+enum {
+    ALLOW_MAX = 1024, /* users or groups */
+};
+
+/* --- life */
+
+void tsocket_producer_options_init(struct tsocket_producer_options *options)
+{
+    *options = (struct tsocket_producer_options){.size = sizeof(*options), .name = "main", .join_grace_ms = 5000};
+}
+
+void tsocket_stream_options_init(struct tsocket_stream_options *options)
+{
+    *options =
+        (struct tsocket_stream_options){.size = sizeof(*options), .name = "train", .capacity = 1024, .max_batch = 256};
+}
+
+/* Condition variables that count the time as tsi_clock_ns does. */
+static int init_locks(struct tsocket_producer *producer)
+{
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+
+    if (error == 0)
+        error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (error == 0)
+        error = pthread_cond_init(&producer->room, &attributes);
+    if (error == 0)
+        error = pthread_cond_init(&producer->ended, &attributes);
+    if (error == 0)
+        error = pthread_mutex_init(&producer->lock, NULL);
+    pthread_condattr_destroy(&attributes);
+    return error == 0 ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for locks");
+}
+
+static int copy_ids(const uint32_t *ids, uint32_t n, uint32_t **copy_out)
+{
+    if (n > ALLOW_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "%u users or groups may attach; the limit is %d", n, ALLOW_MAX);
+    if (n == 0)
+        return TSOCKET_OK;
+    *copy_out = malloc(n * sizeof(*ids));
+    if (*copy_out == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for the list of users");
+    memcpy(*copy_out, ids, n * sizeof(*ids));
+    return TSOCKET_OK;
+}
+
+static void free_producer(struct tsocket_producer *producer)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++)
+        tsp_stream_destroy(producer->streams[i]);
+    tsi_runtime_give_back(&producer->runtime);
+    free(producer->allow_uids);
+    free(producer->allow_gids);
+    free(producer);
+}
+
+int tsocket_producer_open(const struct tsocket_producer_options *options, struct tsocket_producer **producer_out)
+{
+    struct tsocket_producer *producer;
+    int rc;
+
+    if (options == NULL || producer_out == NULL || options->size != sizeof(*options) || options->name == NULL)
+        return tsi_fail(TSOCKET_EINVAL,
+                        "producer options: call tsocket_producer_options_init of this library (%s) first",
+                        tsocket_version());
+    producer = calloc(1, sizeof(*producer));
+    if (producer == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for a producer");
+    producer->options = *options;
+    producer->runtime.lock_fd = -1;
+    producer->listener = producer->epoll_fd = producer->wake_fd = -1;
+    rc = copy_ids(options->allow_uids, options->n_allow_uids, &producer->allow_uids);
+    if (rc == TSOCKET_OK)
+        rc = copy_ids(options->allow_gids, options->n_allow_gids, &producer->allow_gids);
+    if (rc == TSOCKET_OK)
+        rc = init_locks(producer);
+    if (rc == TSOCKET_OK)
+        rc =
+            tsi_runtime_take(options->name, options->n_allow_uids > 0 || options->n_allow_gids > 0, &producer->runtime);
+    if (rc != TSOCKET_OK) {
+        free_producer(producer);
+        return rc;
+    }
+    strcpy(producer->name, options->name);
+    *producer_out = producer;
+    return TSOCKET_OK;
+}
+
+int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct tsocket_stream_options *options,
+                                uint32_t *stream_out)
+{
+    uint32_t number = producer->n_streams;
+    int rc;
+
+    if (options == NULL || options->size != sizeof(*options))
+        return tsi_fail(TSOCKET_EINVAL, "stream options: call tsocket_stream_options_init of this library (%s) first",
+                        tsocket_version());
+    if (producer->started || number == TSOCKET_STREAMS_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "streams are added before start, at most %d", TSOCKET_STREAMS_MAX);
+    for (uint32_t i = 0; i < number; i++) {
+        if (options->name != NULL && strcmp(producer->streams[i]->name, options->name) == 0)
+            return tsi_fail(TSOCKET_EINVAL, "there is a stream \"%s\" already", options->name);
+    }
+    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &producer->streams[number]);
+    if (rc != TSOCKET_OK)
+        return rc;
+    producer->streams[number]->open = number > 0 || producer->options.wait_for == 0;
+    producer->n_streams++;
+    if (stream_out != NULL)
+        *stream_out = number;
+    return TSOCKET_OK;
+}
+
+/* Signals are the program's business: none is ever delivered to the loop thread. */
+static int start_thread(struct tsocket_producer *producer)
+{
+    sigset_t all, before;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&producer->thread, NULL, tsp_loop_run, producer);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0 ? TSOCKET_OK : tsi_fail(TSOCKET_ESYSTEM, "cannot start the loop thread: %s", strerror(error));
+}
+
+int tsocket_producer_start(struct tsocket_producer *producer)
+{
+    int rc;
+
+    if (producer->n_streams == 0 || producer->started)
+        return tsi_fail(TSOCKET_EINVAL, "start needs a stream, and happens once");
+    rc = tsp_loop_open(producer);
+    if (rc != TSOCKET_OK)
+        return rc;
+    producer->started_ns = tsi_clock_ns();
+    rc = start_thread(producer);
+    if (rc != TSOCKET_OK)
+        tsp_loop_close(producer);
+    else
+        producer->started = true;
+    return rc;
+}
+
+static void stop_loop(struct tsocket_producer *producer)
+{
+    pthread_mutex_lock(&producer->lock);
+    tsp_engine_end(producer, TSOCKET_END, "closed");
+    producer->stopping = true;
+    pthread_mutex_unlock(&producer->lock);
+    tsp_loop_wake(producer);
+    pthread_join(producer->thread, NULL);
+}
+
+/* Consumers learn from the page why the lifeline ends. */
+static void tell_consumers(struct tsocket_producer *producer)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        if (tsi_control_state(producer->streams[i]->control) == TSI_RUNNING)
+            tsi_control_set_state(producer->streams[i]->control, TSI_CLOSING);
+    }
+}
+
+void tsocket_producer_close(struct tsocket_producer *producer)
+{
+    if (producer == NULL)
+        return;
+    if (producer->started) {
+        stop_loop(producer);
+        tell_consumers(producer);
+        tsp_loop_close(producer);
+    }
+    pthread_mutex_destroy(&producer->lock);
+    pthread_cond_destroy(&producer->room);
+    pthread_cond_destroy(&producer->ended);
+    free_producer(producer);
+}
+
+/* --- claims */
+
+/* Waits on `condition` until the deadline. TSOCKET_EAGAIN: the time is over. */
+static int wait_on(struct tsocket_producer *producer, pthread_cond_t *condition, uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / TSI_NS_PER_S),
+                             .tv_nsec = (long)(deadline_ns % TSI_NS_PER_S)};
+
+    if (deadline_ns == UINT64_MAX)
+        return pthread_cond_wait(condition, &producer->lock) == 0 ? TSOCKET_OK : TSOCKET_ESYSTEM;
+    return pthread_cond_timedwait(condition, &producer->lock, &until) == ETIMEDOUT ? TSOCKET_EAGAIN : TSOCKET_OK;
+}
+
+/* The next place to fill, of the streams in turn. */
+static bool take(struct tsocket_producer *producer, struct tsocket_claim *claim)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        uint32_t number = (producer->turn + i) % producer->n_streams;
+        struct tsp_stream *stream = producer->streams[number];
+
+        if (tsp_filler_take(&stream->filler, &claim->position, &claim->ordinal)) {
+            claim->stream = number;
+            claim->epoch = stream->filler.epoch;
+            producer->turn = number + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool all_finished(const struct tsocket_producer *producer)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        if (!producer->streams[i]->finished)
+            return false;
+    }
+    return true;
+}
+
+int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, struct tsocket_claim *claim_out)
+{
+    struct tsocket_claim claim = {.begun_ns = tsi_clock_ns()};
+    uint64_t deadline_ns = tsi_clock_deadline(claim.begun_ns, timeout_ms);
+    uint64_t asked_ns = claim.begun_ns;
+    const struct tsp_stream *stream;
+    int rc = TSOCKET_OK;
+
+    pthread_mutex_lock(&producer->lock);
+    while (rc == TSOCKET_OK) {
+        if (producer->outcome != TSOCKET_OK || all_finished(producer))
+            rc = TSOCKET_END;
+        else if (take(producer, &claim))
+            break;
+        else
+            rc = wait_on(producer, &producer->room, deadline_ns);
+    }
+    claim.begun_ns = tsi_clock_ns();
+    producer->idle_ns += claim.begun_ns - asked_ns;
+    pthread_mutex_unlock(&producer->lock);
+    if (rc != TSOCKET_OK)
+        return tsi_fail(rc, rc == TSOCKET_END ? "nothing is to be made any more" : "no room within the time");
+    stream = producer->streams[claim.stream];
+    for (uint32_t i = 0; i < stream->layout.n_fields; i++)
+        claim.data[i] = tsi_layout_at(&stream->layout, stream->ring.base, i, claim.position);
+    *claim_out = claim;
+    return TSOCKET_OK;
+}
+
+static void put(struct tsocket_producer *producer, const struct tsocket_claim *claim, enum tsp_slot_state state,
+                const char *kind, char *why)
+{
+    struct tsp_stream *stream = producer->streams[claim->stream];
+    uint64_t now_ns = tsi_clock_ns();
+    bool look;
+
+    if (state != TSP_SLOT_END)
+        tsi_layout_mirror(&stream->layout, stream->ring.base, claim->position);
+    pthread_mutex_lock(&producer->lock);
+    look = tsp_filler_put(&stream->filler, claim->position, state, kind, why);
+    producer->claims++;
+    producer->busy_ns += now_ns - claim->begun_ns;
+    for (uint32_t i = 0; i < TSOCKET_STAGES_MAX; i++)
+        producer->stage_ns[i] += claim->stage_ns[i];
+    pthread_mutex_unlock(&producer->lock);
+    if (look)
+        tsp_loop_wake(producer);
+}
+
+void tsocket_producer_commit(struct tsocket_producer *producer, const struct tsocket_claim *claim)
+{
+    put(producer, claim, TSP_SLOT_READY, NULL, NULL);
+}
+
+void tsocket_producer_reject(struct tsocket_producer *producer, const struct tsocket_claim *claim, const char *kind,
+                             const char *why)
+{
+    put(producer, claim, TSP_SLOT_BAD, kind, why != NULL ? strdup(why) : NULL);
+}
+
+int tsocket_producer_end_epoch(struct tsocket_producer *producer, const struct tsocket_claim *claim)
+{
+    const struct tsp_stream *stream = producer->streams[claim->stream];
+
+    if (stream->options.epoch_samples > 0)
+        return tsi_fail(TSOCKET_EINVAL, "stream %s: its epochs have a known length and end by themselves",
+                        stream->name);
+    put(producer, claim, TSP_SLOT_END, NULL, NULL);
+    return TSOCKET_OK;
+}
+
+/* --- the end */
+
+void tsp_engine_end(struct tsocket_producer *producer, int outcome, const char *reason)
+{
+    if (producer->outcome != TSOCKET_OK)
+        return;
+    producer->outcome = outcome;
+    snprintf(producer->reason, sizeof(producer->reason), "%s", reason);
+    pthread_cond_broadcast(&producer->room);
+    pthread_cond_broadcast(&producer->ended);
+}
+
+void tsocket_producer_fail(struct tsocket_producer *producer, int error, const char *why)
+{
+    pthread_mutex_lock(&producer->lock);
+    for (uint32_t i = 0; i < producer->n_streams; i++)
+        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
+    tsp_engine_end(producer, error != TSOCKET_OK ? error : TSOCKET_ESYSTEM, why);
+    pthread_mutex_unlock(&producer->lock);
+}
+
+void tsocket_producer_stop(struct tsocket_producer *producer)
+{
+    pthread_mutex_lock(&producer->lock);
+    tsp_engine_end(producer, TSOCKET_END, "stopped");
+    pthread_mutex_unlock(&producer->lock);
+}
+
+int tsocket_producer_wait(struct tsocket_producer *producer, int timeout_ms)
+{
+    uint64_t deadline_ns = tsi_clock_deadline(tsi_clock_ns(), timeout_ms);
+    int rc = TSOCKET_OK;
+
+    pthread_mutex_lock(&producer->lock);
+    while (producer->outcome == TSOCKET_OK && rc == TSOCKET_OK)
+        rc = wait_on(producer, &producer->ended, deadline_ns);
+    if (producer->outcome != TSOCKET_OK)
+        rc = tsi_fail(producer->outcome, "%s", producer->reason);
+    pthread_mutex_unlock(&producer->lock);
+    return rc;
+}
+
+int tsocket_producer_status(struct tsocket_producer *producer, char **json_out)
+{
+    char *text;
+
+    pthread_mutex_lock(&producer->lock);
+    text = tsp_status_print(producer, tsi_clock_ns());
+    pthread_mutex_unlock(&producer->lock);
+    if (text == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for the status");
+    *json_out = text;
+    return TSOCKET_OK;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the run goes, for whoever started tsocketd: on a terminal one live line, redrawn in place every second and gone
+ * at the end; otherwise a line in the log every ten seconds. Main thread only.
+ */
+#ifndef TSP_PROGRESS_H
+#define TSP_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tsocket/producer.h>
+
+struct tsp_progress {
+    bool live;
+    uint64_t next_ns; /* when the next line is due */
+};
+
+void tsp_progress_init(struct tsp_progress *progress, bool live, uint64_t now_ns);
+
+/* Shows a line if one is due. */
+void tsp_progress_tick(struct tsp_progress *progress, struct tsocket_producer *producer, uint64_t now_ns);
+
+/* Takes the live line away and logs what the whole run came to. */
+void tsp_progress_end(struct tsp_progress *progress, struct tsocket_producer *producer);
+
+/* The two texts for a status as tsocket_producer_status gives it; empty where it is not such a thing. */
+void tsp_progress_line(const char *status, char *text, size_t len);
+void tsp_progress_summary(const char *status, char *text, size_t len);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The roster: who is connected to this producer, attached to which stream, at which position.
+ *
+ *     accept --> GREETED --HELLO--> JOINING --its epoch begins--> READING
+ *                    |                 |                             |
+ *                    +-----------------+--------- end of file -------+--> removed
+ *
+ * Used by whoever holds the producer's lock.
+ */
+#ifndef TSP_ROSTER_H
+#define TSP_ROSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../ipc/lifeline.h"
+#include "../ipc/wire.h"
+
+struct tsp_stream;
+
+enum tsp_consumer_state {
+    TSP_GREETED, /* has not said HELLO yet, or only asks for the status */
+    TSP_JOINING, /* waits for its first epoch; not counted in the floor */
+    TSP_READING, /* counted */
+    TSP_PARKED,  /* attached, not counted; nobody is parked yet, the status and the counts know of it */
+};
+
+struct tsp_consumer {
+    uint64_t id;
+    int lifeline;
+    int pidfd; /* -1: its process cannot be seen from here */
+    struct tsi_peer peer;
+    char token[TSI_RANDOM_HEX];
+    uint64_t greeted_ns;
+
+    /* after HELLO */
+    enum tsp_consumer_state state;
+    struct tsp_stream *stream;
+    uint32_t route;
+    struct tsi_hello hello;
+    uint64_t epoch; /* JOINING: the one it waits for */
+    uint64_t released;
+    uint64_t received; /* real samples, as it says */
+    bool wants;        /* sleeps until `want_index` samples of `want_epoch` are ready */
+    uint64_t want_epoch;
+    uint64_t want_index;
+    uint64_t want_since_ns;
+    uint64_t waited_ns;
+
+    /* for the status */
+    uint64_t received_at_tick;
+    double samples_per_s;
+};
+
+struct tsp_roster {
+    struct tsp_consumer **consumers;
+    uint32_t n;
+    uint32_t max;
+    uint64_t next_id;
+    bool ever; /* somebody has been attached */
+};
+
+int tsp_roster_init(struct tsp_roster *roster, uint32_t max); /* TSOCKET_OK, TSOCKET_ENOMEM */
+void tsp_roster_fini(struct tsp_roster *roster);              /* closes and frees what is left */
+
+/* A new peer with a token of its own. Its descriptor belongs to the roster on success. TSOCKET_EREFUSED: full. */
+int tsp_roster_add(struct tsp_roster *roster, int lifeline, const struct tsi_peer *peer, uint64_t now_ns,
+                   struct tsp_consumer **consumer_out);
+
+/* Closes its descriptors and frees it. */
+void tsp_roster_remove(struct tsp_roster *roster, struct tsp_consumer *consumer);
+
+/* All three: NULL if there is none. */
+struct tsp_consumer *tsp_roster_by_id(const struct tsp_roster *roster, uint64_t id);
+struct tsp_consumer *tsp_roster_by_token(const struct tsp_roster *roster, const char *token);
+struct tsp_consumer *tsp_roster_by_route(const struct tsp_roster *roster, uint32_t route);
+
+/* The counted consumer of the stream that has released least, or NULL. */
+const struct tsp_consumer *tsp_roster_slowest(const struct tsp_roster *roster, const struct tsp_stream *stream);
+
+/* How many of the stream's consumers are in that state; of all streams for NULL. */
+uint32_t tsp_roster_count(const struct tsp_roster *roster, const struct tsp_stream *stream,
+                          enum tsp_consumer_state state);
+
+/* Those that count as there: JOINING, READING or PARKED. */
+uint32_t tsp_roster_attached(const struct tsp_roster *roster, const struct tsp_stream *stream);
+
+const char *tsp_consumer_state_word(enum tsp_consumer_state state);
+
+#endif

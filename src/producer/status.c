@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "status.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "../ipc/clock.h"
+
+static void add(cJSON *json, const char *member, uint64_t value)
+{
+    cJSON_AddNumberToObject(json, member, (double)value);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)TSI_NS_PER_S;
+}
+
+static const char *stream_state(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    if (stream->finished)
+        return "finished";
+    return stream->open && tsp_roster_attached(roster, stream) > 0 ? "running" : "waiting";
+}
+
+static const char *producer_state(const struct tsocket_producer *producer)
+{
+    bool finished = true;
+
+    if (producer->outcome != TSOCKET_OK)
+        return "closing";
+    for (uint32_t i = 0; i < producer->n_streams; i++)
+        finished = finished && producer->streams[i]->finished;
+    if (finished)
+        return "finished";
+    return tsp_roster_attached(&producer->roster, NULL) > 0 ? "running" : "waiting";
+}
+
+static cJSON *workers_json(const struct tsocket_producer *producer)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON *stages = cJSON_AddObjectToObject(json, "stages");
+    double total = (double)(producer->busy_ns + producer->idle_ns);
+
+    add(json, "claims", producer->claims);
+    cJSON_AddNumberToObject(json, "busy", total > 0 ? (double)producer->busy_ns / total : 0);
+    cJSON_AddNumberToObject(json, "waiting_for_room", total > 0 ? (double)producer->idle_ns / total : 0);
+    for (uint32_t i = 0; i < TSOCKET_STAGES_MAX && producer->options.stage_names[i] != NULL; i++) {
+        cJSON *stage = cJSON_AddObjectToObject(stages, producer->options.stage_names[i]);
+        double ms = (double)producer->stage_ns[i] / (double)TSI_NS_PER_MS;
+
+        cJSON_AddNumberToObject(stage, "ms_per_sample", producer->claims > 0 ? ms / (double)producer->claims : 0);
+    }
+    return json;
+}
+
+static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON *shard;
+    uint64_t waited_ns = consumer->waited_ns + (consumer->wants ? now_ns - consumer->want_since_ns : 0);
+    struct tsi_welcome start = {.first = 0};
+
+    tsp_stream_describe_start(consumer->stream, consumer, &start);
+    add(json, "id", consumer->id);
+    cJSON_AddStringToObject(json, "name", consumer->hello.name);
+    add(json, "pid", (uint64_t)consumer->peer.pid);
+    add(json, "batch", consumer->hello.batch);
+    add(json, "hold", consumer->hello.hold);
+    shard = cJSON_AddArrayToObject(json, "shard");
+    cJSON_AddItemToArray(shard, cJSON_CreateNumber(consumer->hello.rank));
+    cJSON_AddItemToArray(shard, cJSON_CreateNumber(consumer->hello.world));
+    cJSON_AddStringToObject(
+        json, "state",
+        consumer->state == TSP_READING && consumer->wants ? "waiting" : tsp_consumer_state_word(consumer->state));
+    add(json, "epoch", consumer->epoch);
+    add(json, "first", start.first);
+    add(json, "position", start.position);
+    add(json, "released", consumer->released);
+    add(json, "received", consumer->received);
+    add(json, "lag", consumer->state == TSP_READING ? consumer->stream->published - consumer->released : 0);
+    cJSON_AddNumberToObject(json, "samples_per_s", consumer->samples_per_s);
+    cJSON_AddNumberToObject(json, "waited_s", seconds(waited_ns));
+    return json;
+}
+
+static cJSON *bad_json(const struct tsp_stream *stream)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON *kinds;
+
+    add(json, "total", stream->bad);
+    kinds = cJSON_AddObjectToObject(json, "kinds");
+    for (uint32_t i = 0; i < TSP_KINDS_MAX && stream->kinds[i].kind != NULL; i++)
+        add(kinds, stream->kinds[i].kind, stream->kinds[i].count);
+    return json;
+}
+
+static void add_held_back_by(cJSON *json, const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_consumer *consumer = tsp_stream_held_by(stream, roster);
+    char text[TSOCKET_NAME_MAX + 32];
+
+    if (consumer != NULL)
+        snprintf(text, sizeof(text), "%s (%d)", consumer->hello.name, (int)consumer->peer.pid);
+    else
+        snprintf(text, sizeof(text), "%s", tsp_roster_attached(roster, stream) > 0 ? "source" : "nobody");
+    cJSON_AddStringToObject(json, "held_back_by", text);
+}
+
+static uint64_t delivered_of(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    uint64_t delivered = stream->delivered;
+
+    for (uint32_t i = 0; i < roster->n; i++)
+        delivered += roster->consumers[i]->stream == stream ? roster->consumers[i]->received : 0;
+    return delivered;
+}
+
+static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+{
+    const struct tsp_filler *filler = &stream->filler;
+    cJSON *json = cJSON_CreateObject();
+    cJSON *consumers;
+
+    cJSON_AddStringToObject(json, "name", stream->name);
+    cJSON_AddStringToObject(json, "source", stream->source);
+    cJSON_AddStringToObject(json, "state", stream_state(stream, roster));
+    add(json, "epoch", filler->epoch);
+    add(json, "epochs", stream->options.epochs);
+    add(json, "epoch_samples", stream->options.epoch_samples);
+    add(json, "epoch_length", filler->len == TSI_LEN_OPEN ? 0 : filler->len);
+    add(json, "epoch_start", filler->start);
+    add(json, "head", stream->published);
+    add(json, "floor", stream->floor);
+    add(json, "capacity", stream->layout.capacity);
+    add(json, "max_batch", stream->layout.mirror);
+    add(json, "sample_bytes", stream->layout.sample_bytes);
+    add(json, "ring_bytes", stream->layout.bytes);
+    add(json, "made", stream->made);
+    add(json, "delivered", delivered_of(stream, roster));
+    cJSON_AddNumberToObject(json, "samples_per_s", stream->samples_per_s);
+    cJSON_AddItemToObject(json, "bad", bad_json(stream));
+    add_held_back_by(json, stream, roster);
+    consumers = cJSON_AddArrayToObject(json, "consumers");
+    for (uint32_t i = 0; i < roster->n; i++) {
+        if (roster->consumers[i]->stream == stream)
+            cJSON_AddItemToArray(consumers, consumer_json(roster->consumers[i], now_ns));
+    }
+    return json;
+}
+
+char *tsp_status_print(const struct tsocket_producer *producer, uint64_t now_ns)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON *streams;
+    char *text;
+
+    cJSON_AddStringToObject(json, "daemon", producer->name);
+    add(json, "pid", (uint64_t)getpid());
+    cJSON_AddStringToObject(json, "version", tsocket_version());
+    cJSON_AddNumberToObject(json, "uptime_s", seconds(now_ns - producer->started_ns));
+    cJSON_AddStringToObject(json, "state", producer_state(producer));
+    cJSON_AddItemToObject(json, "workers", workers_json(producer));
+    streams = cJSON_AddArrayToObject(json, "streams");
+    for (uint32_t i = 0; i < producer->n_streams; i++)
+        cJSON_AddItemToArray(streams, stream_json(producer->streams[i], &producer->roster, now_ns));
+    text = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    return text;
+}
+
+void tsp_status_tick(struct tsocket_producer *producer, uint64_t now_ns)
+{
+    double elapsed_s = seconds(now_ns - producer->tick_ns);
+
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        struct tsp_stream *stream = producer->streams[i];
+
+        stream->samples_per_s = (double)(stream->made - stream->made_at_tick) / elapsed_s;
+        stream->made_at_tick = stream->made;
+    }
+    for (uint32_t i = 0; i < producer->roster.n; i++) {
+        struct tsp_consumer *consumer = producer->roster.consumers[i];
+
+        consumer->samples_per_s = (double)(consumer->received - consumer->received_at_tick) / elapsed_s;
+        consumer->received_at_tick = consumer->received;
+    }
+    producer->tick_ns = now_ns;
+}

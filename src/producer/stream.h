@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stream: one order of samples, its ring, its control page and the rules by which they move.
+ *
+ *     floor <= released(c) <= head <= limit <= floor + capacity        for every counted consumer c
+ *
+ *     advance   head passes what is ready, in order; what cannot be used is decided here; head is published
+ *     turn      an epoch that is decided makes place for the next one
+ *     room      floor and limit rise with the slowest consumer: just before a claim needs the room, never sooner
+ *
+ * All of it runs on the loop thread, with the producer's lock held.
+ */
+#ifndef TSP_STREAM_H
+#define TSP_STREAM_H
+
+#include <tsocket/producer.h>
+
+#include "../ipc/arena.h"
+#include "../ipc/control.h"
+#include "../ipc/layout.h"
+#include "filler.h"
+#include "roster.h"
+
+#define TSP_KINDS_MAX   16
+#define TSP_SOURCE_TEXT 256
+
+struct tsp_kind_count {
+    const char *kind;
+    uint64_t count;
+};
+
+struct tsp_stream {
+    /* constant */
+    uint32_t number;
+    char name[TSOCKET_NAME_MAX + 1];
+    char source[TSP_SOURCE_TEXT];
+    struct tsocket_stream_options options;
+    uint64_t join_grace_ns;
+    struct tsi_layout layout;
+    struct tsi_arena page;
+    struct tsi_arena ring;
+    struct tsi_control *control; /* in page */
+
+    struct tsp_filler filler;
+    uint64_t floor;         /* as published */
+    uint64_t published;     /* head as published */
+    bool open;              /* enough consumers are there for the first epoch to begin */
+    bool finished;          /* the last epoch is decided */
+    uint64_t keep_position; /* a group's first epoch stays in the ring */
+    uint64_t keep_until_ns; /* until then */
+
+    /* counts, for the status */
+    uint64_t made;
+    uint64_t delivered; /* real samples given to consumers that have left */
+    uint64_t bad;
+    uint64_t bad_in_epoch;
+    struct tsp_kind_count kinds[TSP_KINDS_MAX];
+    uint64_t made_at_tick;
+    double samples_per_s;
+};
+
+/* Checks the options, reserves ring and page. *stream_out is the caller's. Errors as tsocket_producer_add_stream's. */
+int tsp_stream_create(const struct tsocket_stream_options *options, uint32_t number, uint32_t join_grace_ms,
+                      struct tsp_stream **stream_out);
+void tsp_stream_destroy(struct tsp_stream *stream); /* NULL is allowed */
+
+/*
+ * Whether the consumer, whose hello is filled in, can be attached. TSOCKET_OK: it is, as JOINING or READING. Otherwise
+ * an error code, and tsocket_last_error() is what it is to be told.
+ */
+int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
+                      uint64_t now_ns);
+
+/* It is about to leave the roster. */
+void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *consumer);
+
+/* Where an attached consumer begins, as WELCOME says it. */
+void tsp_stream_describe_start(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
+                               struct tsi_welcome *welcome);
+
+/*
+ * Moves everything that can be moved. TSOCKET_OK, or why the run must end: TSOCKET_EBAD_SAMPLE with the reason in
+ * tsocket_last_error(). *wake_out becomes true if there is more to claim than before, or never will be again.
+ */
+int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns, bool *wake_out);
+
+/* Whether what the consumer sleeps for has come. */
+bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer);
+
+/* What keeps the ring from moving: a consumer, or NULL: the source (or nobody is there). */
+const struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster);
+
+#endif

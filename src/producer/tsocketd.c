@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tsocketd: decode a dataset once, feed every trainer on this machine.
+ *
+ *     options -> feeds (source, order, fields, ring) -> producer (ring, protocol) -> pipeline (decode threads)
+ *
+ * Signals. SIGTERM and SIGINT end the run, at any time and within two seconds; a second SIGINT at once. The handler
+ * sets a flag, which the main thread looks at ten times a second and between the steps of the start, and starts a
+ * timer, which ends a process that is stuck in a listing, a decode or a disk all the same: whatever it holds, the
+ * kernel frees.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <tsocket/producer.h>
+
+#include "../ipc/clock.h"
+#include "../ipc/log.h"
+#include "feed.h"
+#include "machine.h"
+#include "options.h"
+#include "pipeline.h"
+#include "progress.h"
+#include "usage.h"
+
+#define TICK_MS     100
+#define PATIENCE_US 1500000 /* for an orderly end */
+
+enum {
+    EXIT_ENDED = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+};
+
+/* ---- signals: a handler reaches nothing but globals ---- */
+
+static volatile sig_atomic_t asked; /* the signal that asked for the end, or 0 */
+
+static void on_signal(int number)
+{
+    static const struct itimerval patience = {
+        .it_value = {.tv_sec = PATIENCE_US / 1000000, .tv_usec = PATIENCE_US % 1000000}};
+
+    if (number == SIGALRM)
+        _exit(EXIT_ENDED);
+    if (asked && number == SIGINT)
+        _exit(128 + number);
+    if (!asked)
+        setitimer(ITIMER_REAL, &patience, NULL);
+    asked = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGALRM, &action, NULL);
+}
+
+/* Threads inherit the mask of the one that starts them: blocked meanwhile, these signals stay with the main thread. */
+static void block_signals(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* ---- the run ---- */
+
+struct daemon {
+    const struct tsp_options *options;
+    struct tsp_feed feeds[TSOCKET_STREAMS_MAX];
+    uint32_t n_feeds;
+    struct tsocket_producer *producer;
+    struct tsp_pipeline *pipeline;
+};
+
+static int failed(void)
+{
+    tsi_log('E', "%s", tsocket_last_error());
+    return EXIT_FAILED;
+}
+
+static int open_producer(struct daemon *daemon)
+{
+    const struct tsp_options *asked_for = daemon->options;
+    struct tsocket_producer_options options;
+
+    tsocket_producer_options_init(&options);
+    options.name = asked_for->name;
+    options.wait_for = asked_for->wait_for;
+    options.join_grace_ms = asked_for->join_grace_ms;
+    options.exit_when_idle = asked_for->exit_when_idle;
+    options.allow_uids = asked_for->allow_uids.values;
+    options.n_allow_uids = asked_for->allow_uids.count;
+    options.allow_gids = asked_for->allow_gids.values;
+    options.n_allow_gids = asked_for->allow_gids.count;
+    for (int i = 0; i < TSOCKET_STAGES_MAX; i++)
+        options.stage_names[i] = tsp_stage_names[i];
+    return tsocket_producer_open(&options, &daemon->producer) == TSOCKET_OK ? EXIT_ENDED : failed();
+}
+
+static int add_streams(struct daemon *daemon)
+{
+    char text[1024];
+
+    for (uint32_t i = 0; i < daemon->n_feeds && !asked; i++) {
+        if (tsp_feed_add(&daemon->feeds[i], daemon->producer) != TSOCKET_OK)
+            return failed();
+        tsp_feed_describe(&daemon->feeds[i], text, sizeof(text));
+        tsi_log('I', "%s", text);
+    }
+    return EXIT_ENDED;
+}
+
+static int start_threads(struct daemon *daemon, uint32_t workers)
+{
+    struct tsp_stream_plan plans[TSOCKET_STREAMS_MAX];
+    char error[512];
+
+    if (tsocket_producer_start(daemon->producer) != TSOCKET_OK)
+        return failed();
+    for (uint32_t i = 0; i < daemon->n_feeds; i++)
+        plans[i] = daemon->feeds[i].plan;
+    daemon->pipeline = tsp_pipeline_start(daemon->producer, plans, daemon->n_feeds, &daemon->options->limits, workers,
+                                          error, sizeof(error));
+    if (daemon->pipeline == NULL) {
+        tsi_log('E', "%s", error);
+        return EXIT_FAILED;
+    }
+    tsi_log('I', "serving as %s with %u decode threads; pid %ld", daemon->options->name, workers, (long)getpid());
+    return EXIT_ENDED;
+}
+
+/* Until all is read, something failed, or somebody asked for the end. */
+static int wait_for_end(struct daemon *daemon)
+{
+    bool live = !daemon->options->quiet && daemon->options->log_format == TSP_LOG_TEXT && isatty(STDERR_FILENO);
+    struct tsp_progress progress;
+    int rc = TSOCKET_EAGAIN;
+
+    tsp_progress_init(&progress, live, tsi_clock_ns());
+    while (!asked && (rc == TSOCKET_EAGAIN || rc == TSOCKET_EINTR)) {
+        rc = tsocket_producer_wait(daemon->producer, TICK_MS);
+        tsp_progress_tick(&progress, daemon->producer, tsi_clock_ns());
+    }
+    int status = asked || rc == TSOCKET_END ? EXIT_ENDED : failed();
+    tsp_progress_end(&progress, daemon->producer);
+    return status;
+}
+
+static int serve(struct daemon *daemon)
+{
+    uint32_t workers = daemon->options->workers > 0 ? daemon->options->workers : tsp_machine_cpus();
+
+    signal(SIGPIPE, SIG_IGN); /* a consumer that dies is no reason to die */
+    int status = open_producer(daemon);
+    if (status == EXIT_ENDED && !asked)
+        status = add_streams(daemon);
+    if (status == EXIT_ENDED && !asked) {
+        block_signals(SIG_BLOCK);
+        status = start_threads(daemon, workers);
+        block_signals(SIG_UNBLOCK);
+        if (status == EXIT_ENDED)
+            status = wait_for_end(daemon);
+        tsocket_producer_stop(daemon->producer);
+        tsp_pipeline_join(daemon->pipeline);
+    }
+    tsocket_producer_close(daemon->producer);
+    return status;
+}
+
+/* ---- the start ---- */
+
+/* A spec that is not a folder can be wrong in itself only; a folder may be there the next time. */
+static int source_status(const char *source)
+{
+    bool generated = strncmp(source, "synthetic:", 10) == 0 || strncmp(source, "null:", 5) == 0;
+
+    return generated ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
+{
+    const struct tsp_options *options = daemon->options;
+
+    for (uint32_t i = 0; i < options->n_streams && !asked; i++) {
+        const struct tsp_stream_options *stream = &options->streams[i];
+        struct tsp_source_limits limits = {.max_bytes = options->max_bytes, .hidden = stream->hidden};
+        if (!tsp_feed_open(stream, &limits, &daemon->feeds[i], problem_out))
+            return source_status(stream->source);
+        daemon->n_feeds++;
+        if (!tsp_feed_size(&daemon->feeds[i], problem_out))
+            return EXIT_USAGE;
+    }
+    return EXIT_ENDED;
+}
+
+static int list(const struct daemon *daemon)
+{
+    for (uint32_t i = 0; i < daemon->n_feeds; i++)
+        tsp_feed_list(&daemon->feeds[i], daemon->options->named_streams, stdout);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_ENDED;
+    tsi_log('E', "--list: standard output: %s", strerror(errno));
+    return EXIT_FAILED;
+}
+
+static int run(const struct tsp_options *options)
+{
+    static struct daemon daemon; /* large, and there is one */
+    struct tsp_problem problem;
+
+    daemon.options = options;
+    catch_signals();
+    int status = open_feeds(&daemon, &problem);
+    if (status != EXIT_ENDED)
+        tsi_log('E', "%s", problem.text);
+    else if (!asked)
+        status = options->list ? list(&daemon) : serve(&daemon);
+    for (uint32_t i = 0; i < daemon.n_feeds; i++)
+        tsp_feed_close(&daemon.feeds[i]);
+    return status;
+}
+
+static void set_up_log(const struct tsp_options *options)
+{
+    tsi_log_level(options->quiet || options->list ? 'W' : options->verbose ? 'D' : 'I');
+    tsi_log_json(options->log_format == TSP_LOG_JSON);
+}
+
+int main(int argc, char **argv)
+{
+    static struct tsp_options options;
+    struct tsp_problem problem;
+    int status = EXIT_ENDED;
+
+    tsi_log_program("tsocketd");
+    if (!tsp_options_parse(argc, argv, environ, &options, &problem)) {
+        fprintf(stderr, "tsocketd: %s\n", problem.text);
+        return EXIT_USAGE;
+    }
+    set_up_log(&options);
+    if (options.help)
+        tsp_usage_print(stdout);
+    else if (options.version)
+        printf("tsocketd %s\n", tsocket_version());
+    else
+        status = run(&options);
+    tsp_options_fini(&options);
+    return status;
+}
