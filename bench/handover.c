@@ -218,7 +218,7 @@ static int produce_positions(const struct round *round, uint32_t number)
     so.epoch_samples = UINT64_C(1) << 40;
     so.null = true;
     so.max_batch = round->options->batch;
-    so.capacity = (uint64_t)round->options->batch * 32;
+    so.capacity = (uint64_t)round->options->batch * 256;
     if (open_producer(round, &so, &producer) != TSOCKET_OK)
         return complain("producer");
     int rc = tsocket_producer_wait(producer, -1);

@@ -217,7 +217,7 @@ TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_
 TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
 
 /*
- * Tells the daemon of every release at once. Small ones are saved up until they make a sixteenth of the ring, or until
+ * Tells the daemon of every release at once. Small ones are saved up until they make an eighth of the ring, or until
  * next has to wait. Only worth calling before a long time without next or release.
  * TSOCKET_OK: all sent. TSOCKET_EAGAIN: not yet. TSOCKET_EFORK.
  */
