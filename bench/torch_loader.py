@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/loader does, with PyTorch's DataLoader: needs torch and Pillow.
+
+The fastest honest way there: the crop goes into Pillow's resize as a box, batches stay uint8, workers persist, and the
+sampler never ends, so that no epoch's end drains the queue.
+"""
+import argparse
+import json
+import math
+import os
+import random
+import resource
+import time
+
+import numpy
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+SIZE = 224
+SCALE = (0.08, 1.0)
+RATIO = (3 / 4, 4 / 3)
+HFLIP = 0.5
+
+
+def crop_box(width, height):
+    """The box of a random resized crop (Szegedy et al.: "Going deeper with convolutions", CVPR 2015)."""
+    for _ in range(10):
+        area = width * height * random.uniform(*SCALE)
+        ratio = math.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            x, y = random.randint(0, width - w), random.randint(0, height - h)
+            return x, y, x + w, y + h
+    side = min(width, height)
+    x, y = (width - side) // 2, (height - side) // 2
+    return x, y, x + side, y + side
+
+
+class Photos(Dataset):
+    """A folder with a folder per class."""
+
+    def __init__(self, folder):
+        classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+        self.samples = [(os.path.join(folder, name, file), label) for label, name in enumerate(classes)
+                        for file in sorted(os.listdir(os.path.join(folder, name)))]
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        path, label = self.samples[index]
+        with Image.open(path) as file:
+            image = file.convert('RGB')
+        image = image.resize((SIZE, SIZE), Image.BILINEAR, box=crop_box(*image.size))
+        if random.random() < HFLIP:
+            image = image.transpose(Image.FLIP_LEFT_RIGHT)
+        return torch.from_numpy(numpy.array(image)), label
+
+
+class Endless(Sampler):
+    """One shuffled epoch after the other."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        while True:
+            yield from torch.randperm(self.count).tolist()
+
+
+def cpu_seconds():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def run(options):
+    """Steps until the time is over; the line of results."""
+    photos = Photos(options.folder)
+    batches = iter(DataLoader(photos, batch_size=options.batch, sampler=Endless(len(photos)),
+                              num_workers=options.workers, persistent_workers=True))
+    begin, end = options.begin, options.begin + int(options.seconds * 1e9)
+    samples, waited, cpu = 0, 0, None
+    while True:
+        before = time.monotonic_ns()
+        _, labels = next(batches)
+        now = time.monotonic_ns()
+        if now >= end:
+            break
+        if before >= begin:
+            cpu = cpu_seconds() if cpu is None else cpu
+            waited += now - before
+            samples += len(labels)
+        time.sleep(options.step_ms / 1000)
+    return {'mode': 'torch', 'samples': samples, 'seconds': options.seconds, 'rate': samples / options.seconds,
+            'waited_seconds': waited / 1e9, 'cpu_seconds': cpu_seconds() - (cpu or 0),
+            'peak_rss_kb': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('folder')
+    parser.add_argument('--batch', type=int, default=32)
+    parser.add_argument('--workers', type=int, default=1)
+    parser.add_argument('--step-ms', type=float, default=0)
+    parser.add_argument('--from', dest='begin', type=int, required=True, help='nanoseconds of CLOCK_MONOTONIC')
+    parser.add_argument('--seconds', type=float, default=5)
+    torch.set_num_threads(1)
+    print(json.dumps(run(parser.parse_args())), flush=True)
+    os._exit(0)  # the workers are in the middle of an endless epoch; they end with this process
+
+
+if __name__ == '__main__':
+    main()

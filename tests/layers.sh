@@ -1,0 +1,174 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The layers, as the top CMakeLists.txt draws them, and what every file has in common.
+#
+#     tests/layers.sh            checks this tree
+#     tests/layers.sh TREE       checks another
+#
+# Before it says that all is well, it proves on a copy that each rule notices its breach.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+clang_format=${CLANG_FORMAT:-clang-format}
+engine="engine filler loop machine roster status stream"
+complaints=0
+
+complain() {
+    echo "layers: $*" >&2
+    complaints=$((complaints + 1))
+}
+
+# Lines FILE:NUMBER:<HEADER or FILE:NUMBER:"HEADER of the includes in the given files.
+includes_of() {
+    grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"][^>"]+' "$@" |
+        sed -E 's/^([^:]+:[0-9]+):[^<"]*/\1:/' || true
+}
+
+# forbid WHY PATTERN FILE...: no file may include a header that PATTERN matches.
+forbid() {
+    local why=$1 pattern=$2 line
+    shift 2
+    [ $# -gt 0 ] || return 0
+    while read -r line; do
+        [[ ${line##*:} =~ $pattern ]] && complain "${line%:*} includes ${line##*:}: $why"
+    done < <(includes_of "$@")
+    return 0
+}
+
+# Files of the tree that are checked, by pattern; build folders and generated files are no part of it.
+files() {
+    find "$tree" -path "$tree/.git" -prune -o -path "$tree/build*" -prune -o -path "$tree/data" -prune -o \
+        -type f \( "$@" \) -print
+}
+
+# All of `files` but those named behind it.
+except() {
+    local pattern=$1 file
+    shift
+    for file in "$@"; do
+        [[ $file =~ $pattern ]] || echo "$file"
+    done
+}
+
+check_libraries() {
+    local source=("$tree"/src/*/*.[ch])
+    # shellcheck disable=SC2046 # no path of the tree has a space
+    forbid "only src/ipc/socket.c knows ZeroMQ" '^<zmq' $(except '/src/ipc/socket\.c$' "${source[@]}")
+    # shellcheck disable=SC2046
+    forbid "only src/producer/jpeg.c knows libjpeg" '^<(jpeglib|jerror|turbojpeg)' \
+        $(except '/src/producer/jpeg\.c$' "${source[@]}")
+    forbid "examples see the public headers alone" '^<(zmq|jpeglib|cjson)' "$tree"/examples/*.[ch]
+}
+
+# A header is known by its file name: those of the layers differ, and check_names keeps it so.
+pattern_of() {
+    local file names=""
+    for file in "$@"; do
+        names="$names|$(basename "$file" | sed 's/\./\\./')"
+    done
+    echo "^\"(.*/)?(${names#|})\$"
+}
+
+check_layers() {
+    local producer consumer word engine_files=() pipeline_headers=()
+    producer=$(pattern_of "$tree"/src/producer/*.h)
+    consumer=$(pattern_of "$tree"/src/consumer/*.h)
+    forbid "the layer of both sides knows neither" "$producer|$consumer" "$tree"/src/ipc/*.[ch]
+    forbid "the producer does not know the consumer" "$consumer" "$tree"/src/producer/*.[ch]
+    forbid "the consumer does not know the producer" "$producer" "$tree"/src/consumer/*.[ch]
+    forbid "public headers include public headers alone" '\.h$' \
+        "$(strip_public "$tree"/include/tsocket/*.h)"
+    for word in $engine; do
+        engine_files+=("$tree/src/producer/$word".[ch])
+    done
+    mapfile -t pipeline_headers < <(except "/($(echo "$engine" | tr ' ' '|'))\\.h\$" "$tree"/src/producer/*.h)
+    forbid "the engine does not know the pipeline" "$(pattern_of "${pipeline_headers[@]}")" "${engine_files[@]}"
+}
+
+# The public headers without the includes that they may have: C's own and each other.
+strip_public() {
+    local out=$scratch/public.h
+    cat "$@" | grep -vE '^#include <(tsocket/[a-z]+|std[a-z]+)\.h>' >"$out"
+    echo "$out"
+}
+
+check_names() {
+    local twice
+    twice=$(basename -a "$tree"/src/*/*.h "$tree"/include/tsocket/*.h | sort | uniq -d)
+    [ -z "$twice" ] || complain "headers of one name in two layers: $twice"
+}
+
+check_outside() {
+    local file
+    # shellcheck disable=SC2046
+    forbid "no file outside the tree is included" '^.(/|.*\.\./\.\./\.\./)' $(files -name '*.[ch]')
+    while read -r file; do
+        [[ $(readlink -f "$file") == "$tree"/* ]] || complain "$file leads out of the tree"
+    done < <(find "$tree" -path "$tree/.git" -prune -o -path "$tree/build*" -prune -o -type l -print)
+}
+
+check_licence() {
+    local file
+    while read -r file; do
+        head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || complain "$file has no SPDX line"
+    done < <(files -name '*.[ch]' -o -name '*.py' -o -name '*.sh' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name '*.in')
+}
+
+check_format() {
+    # shellcheck disable=SC2046
+    "$clang_format" --dry-run -Werror $(files -name '*.[ch]') || complain "clang-format would change something"
+}
+
+check_tree() {
+    tree=$1
+    complaints=0
+    check_libraries
+    check_layers
+    check_names
+    check_outside
+    check_licence
+    check_format
+    [ "$complaints" = 0 ]
+}
+
+# must_notice RULE FILE LINE: the copy with LINE at FILE's end must be refused.
+must_notice() {
+    local file=$scratch/copy/$2 kept=$scratch/kept
+    cp "$file" "$kept"
+    printf '%s\n' "$3" >>"$file"
+    if (check_tree "$scratch/copy") >/dev/null 2>&1; then
+        echo "layers: this check no longer notices: $1" >&2
+        exit 1
+    fi
+    cp "$kept" "$file"
+}
+
+check_the_check() {
+    mkdir "$scratch/copy"
+    (cd "$here" && tar cf - --exclude='./build*' --exclude=./.git --exclude=./data --exclude=./tests/fuzz/corpus .) |
+        tar xf - -C "$scratch/copy"
+    (check_tree "$scratch/copy") || {
+        echo "layers: the untouched copy is refused already" >&2
+        exit 1
+    }
+    must_notice "ZeroMQ outside socket.c" src/ipc/wire.c '#include <zmq.h>'
+    must_notice "libjpeg outside jpeg.c" src/producer/resize.c '#include <jpeglib.h>'
+    must_notice "ipc that knows the producer" src/ipc/wire.c '#include "../producer/engine.h"'
+    must_notice "consumer that knows the producer" src/consumer/consumer.c '#include "../producer/engine.h"'
+    must_notice "producer that knows the consumer" src/producer/loop.c '#include "../consumer/held.h"'
+    must_notice "engine that knows the pipeline" src/producer/stream.c '#include "recipe.h"'
+    must_notice "public header with a private one" include/tsocket/tsocket.h '#include "ipc/wire.h"'
+    must_notice "file outside the tree" src/ipc/wire.c '#include "/etc/x.h"'
+    must_notice "layout" src/ipc/wire.c 'int   x;'
+    must_notice "missing SPDX line" tests/fuzz/replay.c "$(sed -i 1d "$scratch/copy/tests/fuzz/replay.c")"
+}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+tree=
+if ! check_tree "${1:-$here}"; then
+    echo "layers: $complaints complaints" >&2
+    exit 1
+fi
+[ $# -gt 0 ] || check_the_check
+echo "layers: all is well"

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program that is its own producer can rely on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rig.h"
+
+static const struct tsocket_field one_field[] = {{.name = "value", .dtype = TSOCKET_INT64}};
+
+static void init_stream(struct tsocket_stream_options *stream)
+{
+    tsocket_stream_options_init(stream);
+    stream->fields = one_field;
+    stream->n_fields = 1;
+    stream->epoch_samples = 10;
+    stream->capacity = 8;
+    stream->max_batch = 4;
+}
+
+/* A producer with one stream, started, that nobody fills but the test itself. */
+static struct tsocket_producer *start_bare(const struct tsocket_stream_options *stream)
+{
+    struct tsocket_producer_options options;
+    struct tsocket_producer *producer = NULL;
+
+    tsocket_producer_options_init(&options);
+    options.name = RIG_NAME;
+    options.join_grace_ms = 0;
+    assert_int_equal(tsocket_producer_open(&options, &producer), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_add_stream(producer, stream, NULL), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_start(producer), TSOCKET_OK);
+    return producer;
+}
+
+static void claim_in_order(struct tsocket_producer *producer, uint64_t ordinal, struct tsocket_claim *claim_out)
+{
+    int64_t value;
+
+    assert_int_equal(tsocket_producer_claim(producer, 20000, claim_out), TSOCKET_OK);
+    assert_int_equal(claim_out->ordinal, ordinal);
+    value = rig_value(claim_out->epoch, claim_out->ordinal);
+    memcpy(claim_out->data[0], &value, sizeof(value));
+}
+
+static void samples_become_readable_in_order_whatever_the_order_of_commits(void **state)
+{
+    struct tsocket_stream_options stream;
+    struct tsocket_producer *producer;
+    struct tsocket_claim claims[3];
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+
+    (void)state;
+    rig_folder_make();
+    init_stream(&stream);
+    producer = start_bare(&stream);
+    ts = rig_attach(1, NULL);
+    for (uint32_t i = 0; i < 3; i++)
+        claim_in_order(producer, i, &claims[i]);
+    tsocket_producer_commit(producer, &claims[2]);
+    tsocket_producer_commit(producer, &claims[1]);
+    assert_int_equal(tsocket_next(ts, 50, &batch), TSOCKET_EAGAIN);
+    tsocket_producer_commit(producer, &claims[0]);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_OK);
+        assert_int_equal(*(const int64_t *)batch.data[0], rig_value(0, i));
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    }
+    tsocket_close(ts);
+    tsocket_producer_close(producer);
+    rig_folder_check_and_remove();
+}
+
+static void a_full_ring_gives_no_claims_until_something_is_released(void **state)
+{
+    struct tsocket_stream_options stream;
+    struct tsocket_producer *producer;
+    struct tsocket_claim claim;
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+
+    (void)state;
+    rig_folder_make();
+    init_stream(&stream);
+    stream.epoch_samples = 100;
+    producer = start_bare(&stream);
+    ts = rig_attach(4, NULL);
+    for (uint32_t i = 0; i < 8; i++) {
+        claim_in_order(producer, i, &claim);
+        tsocket_producer_commit(producer, &claim);
+    }
+    assert_int_equal(tsocket_producer_claim(producer, 0, &claim), TSOCKET_EAGAIN);
+    assert_int_equal(tsocket_producer_claim(producer, 50, &claim), TSOCKET_EAGAIN);
+    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_claim(producer, 50, &claim), TSOCKET_EAGAIN);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    claim_in_order(producer, 8, &claim);
+    tsocket_producer_commit(producer, &claim);
+    tsocket_close(ts);
+    tsocket_producer_stop(producer);
+    assert_int_equal(tsocket_producer_claim(producer, -1, &claim), TSOCKET_END);
+    assert_int_equal(tsocket_producer_wait(producer, -1), TSOCKET_END);
+    tsocket_producer_close(producer);
+    rig_folder_check_and_remove();
+}
+
+static void wait_ends_when_all_epochs_were_read(void **state)
+{
+    const struct rig_options options = {.epoch_samples = 10, .epochs = 2, .capacity = 16, .max_batch = 4};
+    struct rig *rig = rig_open(&options);
+    struct tsocket *ts = rig_attach(4, NULL);
+
+    (void)state;
+    assert_int_equal(tsocket_producer_wait(rig_producer(rig), 50), TSOCKET_EAGAIN);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        rig_expect_and_release(ts, epoch, 0, 4);
+        rig_expect_and_release(ts, epoch, 4, 4);
+        rig_expect_and_release(ts, epoch, 8, 2);
+        rig_expect_epoch_end(ts, epoch, 10);
+    }
+    tsocket_close(ts);
+    assert_int_equal(tsocket_producer_wait(rig_producer(rig), 20000), TSOCKET_END);
+    rig_close(rig);
+}
+
+/*
+ * Of 0 .. 9 every third is bad. 0 is replaced by the last, 9, which is bad as well, then by 8; 3 by 7, the last that is
+ * left; and behind 5 only 6 remains, which is bad.
+ */
+static void expect_the_six_good_ones(struct tsocket *ts, uint64_t epoch)
+{
+    static const uint64_t order[] = {8, 1, 2, 7, 4, 5};
+    struct tsocket_batch batch;
+    uint32_t got = 0;
+
+    while (got < 6) {
+        assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_OK);
+        assert_int_equal(batch.first, got);
+        for (uint32_t i = 0; i < batch.count; i++)
+            assert_int_equal(((const int64_t *)batch.data[0])[i], rig_value(epoch, order[got + i]));
+        got += batch.count;
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    }
+    rig_expect_epoch_end(ts, epoch, 6);
+}
+
+static void the_epochs_last_samples_take_the_places_of_bad_ones(void **state)
+{
+    const uint32_t threads[] = {1, 2, 7};
+    const uint64_t capacities[] = {4, 5, 8, 64};
+
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        for (int c = 0; c < 4; c++) {
+            const struct rig_options options = {.epoch_samples = 10,
+                                                .epochs = 3,
+                                                .capacity = capacities[c],
+                                                .max_batch = 2,
+                                                .threads = threads[t],
+                                                .bad_every = 3};
+            struct rig *rig = rig_open(&options);
+            struct tsocket *ts = rig_attach(2, NULL);
+
+            for (uint64_t epoch = 0; epoch < 3; epoch++)
+                expect_the_six_good_ones(ts, epoch);
+            tsocket_close(ts);
+            rig_close(rig);
+        }
+    }
+}
+
+static void masked_samples_stay_in_their_places(void **state)
+{
+    const struct rig_options options = {
+        .epoch_samples = 10, .epochs = 2, .capacity = 8, .max_batch = 4, .bad_every = 3, .on_bad = TSOCKET_BAD_MASK};
+    struct rig *rig = rig_open(&options);
+    struct tsocket *ts = rig_attach(4, NULL);
+
+    (void)state;
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        rig_expect_and_release(ts, epoch, 0, 4);
+        rig_expect_and_release(ts, epoch, 4, 4);
+        rig_expect_and_release(ts, epoch, 8, 2);
+        rig_expect_epoch_end(ts, epoch, 10);
+    }
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
+static void the_first_bad_sample_ends_a_run_that_tolerates_none(void **state)
+{
+    const struct rig_options options = {.epoch_samples = 10,
+                                        .epochs = 2,
+                                        .capacity = 8,
+                                        .max_batch = 4,
+                                        .bad_every = 3,
+                                        .wait_for = 1,
+                                        .on_bad = TSOCKET_BAD_FAIL};
+    struct rig *rig = rig_open(&options);
+    struct tsocket *ts = rig_attach(4, NULL);
+    struct tsocket_batch batch;
+
+    (void)state;
+    assert_int_equal(tsocket_producer_wait(rig_producer(rig), 20000), TSOCKET_EBAD_SAMPLE);
+    assert_non_null(strstr(tsocket_last_error(), "odd"));
+    rig_close(rig);
+    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_GONE);
+    tsocket_close(ts);
+}
+
+static void a_failure_of_the_producer_ends_the_run_with_its_reason(void **state)
+{
+    struct tsocket_stream_options stream;
+    struct tsocket_producer *producer;
+    struct tsocket_claim claim;
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+
+    (void)state;
+    rig_folder_make();
+    init_stream(&stream);
+    producer = start_bare(&stream);
+    ts = rig_attach(4, NULL);
+    claim_in_order(producer, 0, &claim);
+    tsocket_producer_fail(producer, TSOCKET_ESYSTEM, "the disk is on fire");
+    assert_int_equal(tsocket_producer_wait(producer, 20000), TSOCKET_ESYSTEM);
+    assert_non_null(strstr(tsocket_last_error(), "on fire"));
+    tsocket_producer_commit(producer, &claim);
+    assert_int_equal(tsocket_producer_claim(producer, -1, &claim), TSOCKET_END);
+    tsocket_producer_close(producer);
+    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_GONE);
+    tsocket_close(ts);
+    rig_folder_check_and_remove();
+}
+
+static void a_name_belongs_to_one_producer_at_a_time(void **state)
+{
+    const struct rig_options options = {.epoch_samples = 10, .epochs = 2, .capacity = 8, .max_batch = 4};
+    struct rig *rig = rig_open(&options);
+    struct tsocket_producer_options second;
+    struct tsocket_producer *producer = NULL;
+    char pid[16];
+
+    (void)state;
+    tsocket_producer_options_init(&second);
+    second.name = RIG_NAME;
+    assert_int_equal(tsocket_producer_open(&second, &producer), TSOCKET_EBUSY);
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    assert_non_null(strstr(tsocket_last_error(), pid));
+    assert_null(producer);
+    rig_close(rig);
+}
+
+static void expect_stream_error(struct tsocket_producer *producer, const struct tsocket_stream_options *stream)
+{
+    assert_int_equal(tsocket_producer_add_stream(producer, stream, NULL), TSOCKET_EINVAL);
+    assert_true(strlen(tsocket_last_error()) > 0);
+}
+
+static void streams_that_make_no_sense_are_refused(void **state)
+{
+    const struct tsocket_field twice[] = {{.name = "a", .dtype = TSOCKET_INT64}, {.name = "a", .dtype = TSOCKET_INT64}};
+    const struct tsocket_field odd[] = {{.name = "a", .dtype = (enum tsocket_dtype)99}};
+    struct tsocket_producer_options options;
+    struct tsocket_stream_options stream;
+    struct tsocket_producer *producer;
+
+    (void)state;
+    rig_folder_make();
+    tsocket_producer_options_init(&options);
+    options.name = RIG_NAME;
+    assert_int_equal(tsocket_producer_open(&options, &producer), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_start(producer), TSOCKET_EINVAL); /* no stream */
+    init_stream(&stream);
+    stream.max_batch = 9; /* capacity is 8 */
+    expect_stream_error(producer, &stream);
+    init_stream(&stream);
+    stream.n_fields = 0;
+    expect_stream_error(producer, &stream);
+    init_stream(&stream);
+    stream.fields = odd;
+    expect_stream_error(producer, &stream);
+    init_stream(&stream);
+    stream.fields = twice;
+    stream.n_fields = 2;
+    expect_stream_error(producer, &stream);
+    init_stream(&stream);
+    stream.name = "../x";
+    expect_stream_error(producer, &stream);
+    init_stream(&stream);
+    assert_int_equal(tsocket_producer_add_stream(producer, &stream, NULL), TSOCKET_OK);
+    expect_stream_error(producer, &stream); /* the name is taken */
+    tsocket_producer_close(producer);
+    rig_folder_check_and_remove();
+}
+
+static void a_ring_larger_than_the_machine_is_refused_with_both_numbers(void **state)
+{
+    struct tsocket_producer_options options;
+    struct tsocket_stream_options stream;
+    struct tsocket_producer *producer;
+
+    (void)state;
+    rig_folder_make();
+    tsocket_producer_options_init(&options);
+    options.name = RIG_NAME;
+    assert_int_equal(tsocket_producer_open(&options, &producer), TSOCKET_OK);
+    init_stream(&stream);
+    stream.capacity = UINT64_C(1) << 27;
+    stream.fields =
+        &(const struct tsocket_field){.name = "big", .dtype = TSOCKET_UINT8, .ndim = 1, .shape = {UINT64_C(1) << 16}};
+    assert_int_equal(tsocket_producer_add_stream(producer, &stream, NULL), TSOCKET_ENOMEM);
+    assert_non_null(strpbrk(tsocket_last_error(), "0123456789"));
+    tsocket_producer_close(producer);
+    rig_folder_check_and_remove();
+}
+
+static void the_status_is_one_line_of_json(void **state)
+{
+    const struct rig_options options = {.epoch_samples = 10, .epochs = 2, .capacity = 8, .max_batch = 4};
+    struct rig *rig = rig_open(&options);
+    struct tsocket *ts = rig_attach(4, NULL);
+    char *json = NULL;
+
+    (void)state;
+    assert_int_equal(tsocket_producer_status(rig_producer(rig), &json), TSOCKET_OK);
+    assert_int_equal(json[0], '{');
+    assert_null(strchr(json, '\n'));
+    assert_non_null(strstr(json, "\"" RIG_NAME "\""));
+    free(json);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_become_readable_in_order_whatever_the_order_of_commits),
+        cmocka_unit_test(a_full_ring_gives_no_claims_until_something_is_released),
+        cmocka_unit_test(wait_ends_when_all_epochs_were_read),
+        cmocka_unit_test(the_epochs_last_samples_take_the_places_of_bad_ones),
+        cmocka_unit_test(masked_samples_stay_in_their_places),
+        cmocka_unit_test(the_first_bad_sample_ends_a_run_that_tolerates_none),
+        cmocka_unit_test(a_failure_of_the_producer_ends_the_run_with_its_reason),
+        cmocka_unit_test(a_name_belongs_to_one_producer_at_a_time),
+        cmocka_unit_test(streams_that_make_no_sense_are_refused),
+        cmocka_unit_test(a_ring_larger_than_the_machine_is_refused_with_both_numbers),
+        cmocka_unit_test(the_status_is_one_line_of_json),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nobody else gets in, and whatever comes through the sockets, the daemon stays up."""
+import contextlib
+import json
+import os
+import random
+import socket
+import stat
+import struct
+import unittest
+
+from harness import TSOCKETCTL, SystemTest, patient, repeats, wait_until
+
+OTHER_USER = 65534
+
+
+class PermissionsTest(SystemTest):
+    def test_folders_are_0700_and_files_0600_whatever_the_umask(self):
+        for umask in (0o000, 0o022, 0o077):
+            with self.subTest(umask=oct(umask)):
+                daemon = self.launch_daemon("synthetic:13x8x8", preexec_fn=lambda umask=umask: os.umask(umask))
+                daemon.wait_ready()
+                for path in (self.runtime, daemon.folder):
+                    self.assertEqual(oct(stat.S_IMODE(os.stat(path).st_mode)), oct(0o700), path)
+                for name in os.listdir(daemon.folder):
+                    mode = os.stat(os.path.join(daemon.folder, name)).st_mode
+                    self.assertEqual(oct(stat.S_IMODE(mode)), oct(0o600), name)
+                self.assertEqual(daemon.terminate(), 0)
+
+    def as_other_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be two users")
+        return ["setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups"]
+
+    def test_another_user_cannot_attach(self):
+        wrapper = self.as_other_user()
+        daemon = self.start_daemon("synthetic:13x8x8", "--ring", "64")
+        tap = self.tap(daemon, 5, wrapper=wrapper)
+        tap.finish(3)
+        self.assertEqual([e["event"] for _, e in tap.events], ["error"])
+        # Even if somebody opens the folders: the lifeline looks at who is there.
+        for folder in (self.runtime, daemon.folder):
+            os.chmod(folder, 0o711)
+        for name in os.listdir(daemon.folder):
+            os.chmod(os.path.join(daemon.folder, name), 0o666)
+        tap = self.tap(daemon, 5, wrapper=wrapper)
+        tap.finish(3)
+        self.assertEqual([e["event"] for _, e in tap.events], ["error"])
+        owner = self.tap(daemon, 5, "--epochs", "1").finish()
+        self.assert_whole_epochs(owner, 13, 5, range(1))
+
+    def test_two_users_have_daemons_of_the_same_name(self):
+        """Where nothing names a folder, each user has one of its own."""
+        wrapper = self.as_other_user()
+        mine = self.start_daemon("synthetic:13x8x8", "--ring", "64")
+        del self.environment["TSOCKET_DIR"]
+        self.environment["TMPDIR"] = self.folder
+        folder = f"/tmp/tsocket-{OTHER_USER}"
+        self.assertFalse(os.path.exists(folder), f"{folder} is in use")
+        theirs = self.launch_daemon("synthetic:17x8x8", "--ring", "64", wrapper=wrapper)
+        wait_until(lambda: self.run_as(wrapper, "status").returncode == 0, what="readiness of the other user's daemon")
+        tap = self.tap("main", 5, "--epochs", "1", wrapper=wrapper).finish()
+        self.assert_whole_epochs(tap, 17, 5, range(1))
+        self.assertEqual(theirs.terminate(), 0)
+        self.assertEqual(os.listdir(folder), [])
+        os.rmdir(folder)
+        self.environment["TSOCKET_DIR"] = self.runtime
+        tap = self.tap(mine, 5, "--epochs", "1").finish()
+        self.assert_whole_epochs(tap, 13, 5, range(1))
+
+    def run_as(self, wrapper, command):
+        return self.run_program(*wrapper, TSOCKETCTL, command, "main", text=True)
+
+    def test_a_runtime_folder_that_others_may_write_is_refused(self):
+        os.mkdir(self.runtime)
+        os.chmod(self.runtime, 0o777)
+        daemon = self.launch_daemon("synthetic:13x8x8")
+        self.assertEqual(daemon.wait(5), 1)
+        self.assertIn(self.runtime, daemon.stderr())
+
+
+class Zmtp:
+    """As much of ZeroMQ's wire protocol (ZMTP 3.0, NULL) as it takes to be a DEALER that sends anything."""
+
+    def __init__(self, path):
+        self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.line.settimeout(patient(5))
+        self.line.connect(path)
+        self.line.sendall(b"\xff" + b"\0" * 8 + b"\x7f\x03\0NULL" + b"\0" * 48)
+        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+        self.line.sendall(b"\x04" + bytes([len(ready)]) + ready)
+
+    def send(self, *parts):
+        for number, part in enumerate(parts):
+            more = 1 if number + 1 < len(parts) else 0
+            self.line.sendall(struct.pack(">BQ", 2 | more, len(part)) + part)
+
+    def close(self):
+        self.line.close()
+
+
+class GarbageTest(SystemTest):
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(7)
+        self.daemon = self.start_daemon("synthetic:101x8x8", "--ring", "64")
+        self.witness = self.tap(self.daemon, 5)
+        self.witness.wait_batches(5)
+
+    def assert_unharmed(self):
+        """The witness goes on, and newcomers are served."""
+        self.witness.wait_batches(len(self.witness.of_kind("batch")) + 40)
+        self.assert_contiguous(self.witness)
+        fresh = self.tap(self.daemon, 7, "--join", "now", "--epochs", "1").finish()
+        self.assertEqual(len(fresh.of_kind("epoch_end")), 1)
+        self.assertTrue(self.daemon.running())
+
+    def garbage(self, longest):
+        return self.random.randbytes(self.random.randrange(1, longest))
+
+    def test_garbage_on_the_lifeline_harms_nobody(self):
+        for _ in range(repeats(100)):
+            with self.daemon.connect_lifeline() as line:
+                with contextlib.suppress(OSError):  # it may hang up on us
+                    for _ in range(self.random.randrange(4)):
+                        line.send(self.garbage(600))
+        self.assert_unharmed()
+
+    def test_connections_that_say_nothing_harm_nobody(self):
+        lines = [self.daemon.connect_lifeline() for _ in range(repeats(50))]
+        self.assert_unharmed()
+        for line in lines:
+            line.close()
+
+    def greeted(self):
+        """A lifeline, and what the daemon said on it: where its ZeroMQ socket is, and a token for a HELLO."""
+        line = self.daemon.connect_lifeline()
+        self.addCleanup(line.close)
+        return line, json.loads(line.recv(4096))
+
+    def test_garbage_on_the_zeromq_socket_harms_nobody(self):
+        line, greeting = self.greeted()
+        for _ in range(repeats(100)):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+                stranger.connect(greeting["socket"])
+                with contextlib.suppress(OSError):
+                    stranger.sendall(self.garbage(2000))
+        line.close()
+        self.assert_unharmed()
+
+    def test_messages_of_strangers_harm_nobody(self):
+        line, greeting = self.greeted()
+        for _ in range(repeats(20)):
+            peer = Zmtp(greeting["socket"])
+            with contextlib.suppress(OSError):
+                for _ in range(self.random.randrange(20)):
+                    peer.send(*[self.garbage(100) for _ in range(self.random.randrange(1, 4))])
+            peer.close()
+        line.close()
+        self.assert_unharmed()
+
+    def test_a_message_larger_than_any_of_ours_harms_nobody(self):
+        line, greeting = self.greeted()
+        peer = Zmtp(greeting["socket"])
+        with contextlib.suppress(OSError):
+            peer.send(b"x" * (1 << 20))
+            peer.line.sendall(struct.pack(">BQ", 2, 1 << 62))
+        peer.close()
+        line.close()
+        self.assert_unharmed()
+
+    def hello(self, token):
+        return {"type": "HELLO", "token": token, "stream": "train", "name": "liar", "fields": "", "device": "",
+                "batch": 5, "hold": 2, "rank": 0, "world": 1, "join": 1, "last": 0}
+
+    def hellos(self, token):
+        """HELLOs that are wrong in one place each."""
+        right = self.hello(token)
+        for field in right:
+            for value in (None, -1, 0.5, 1e308, 2**64, "x" * 70000, [], {}, [[]], True, "../..", "\0", "\u00e9"):
+                yield json.dumps({**right, field: value}).encode()
+            yield json.dumps({k: v for k, v in right.items() if k != field}).encode()
+        yield from (b"", b"{}", b"[]", b"null", b"[" * 5000, b'{"type"', b"\xff\xfe", b'"' + b"x" * 100000 + b'"')
+
+    def test_hellos_that_make_no_sense_harm_nobody(self):
+        line, greeting = self.greeted()
+        for hello in self.hellos(greeting["token"]):
+            peer = Zmtp(greeting["socket"])
+            with contextlib.suppress(OSError):
+                peer.send(hello)
+            peer.close()
+        line.close()
+        self.assert_unharmed()
+
+    def test_hot_messages_that_make_no_sense_harm_nobody_but_their_sender(self):
+        """From a consumer that is welcome: it claims to have read what does not exist, wants what will never be."""
+        line, greeting = self.greeted()
+        peer = Zmtp(greeting["socket"])
+        peer.send(json.dumps(self.hello(greeting["token"])).encode())
+        wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="the liar's welcome")
+        with contextlib.suppress(OSError):
+            for kind in range(6):
+                for a in (0, 1, 2**32, 2**53, 2**63, 2**64 - 1):
+                    for b in (0, 2**64 - 1):
+                        peer.send(struct.pack("<BBHIQQ", kind, 1, 0, 0, a, b))
+        line.close()
+        peer.close()
+        self.assert_unharmed()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `tsocketctl` says and writes."""
+import json
+import os
+import unittest
+
+import numpy as np
+
+from harness import SystemTest
+
+
+class DumpTest(SystemTest):
+    def dump(self, dataset, batch, *args, options=()):
+        folder = os.path.join(self.folder, "dump")
+        os.mkdir(folder)
+        daemon = self.start_daemon(dataset, "--ring", "64", "--epochs", "2", *args)
+        tap = self.tap(daemon, batch, "--dump", folder, *options).finish()
+        self.assertEqual(daemon.wait(), 0)
+        return tap, folder
+
+    def load(self, folder, batch, field):
+        return np.load(os.path.join(folder, f"{batch['epoch']}-{batch['first']}-{field}.npy"))
+
+    def test_dumped_batches_hold_what_the_lines_say(self):
+        tap, folder = self.dump("synthetic:13x8x6", 5)
+        self.assertEqual(len(os.listdir(folder)), 3 * len(tap.of_kind("batch")))
+        for batch in tap.of_kind("batch"):
+            image, label, index = (self.load(folder, batch, f) for f in ("image", "label", "index"))
+            self.assertEqual((image.shape, image.dtype), ((batch["count"], 8, 6, 3), np.uint8))
+            self.assertEqual((label.shape, label.dtype), ((batch["count"],), np.int64))
+            self.assertEqual(label.tolist(), batch["label"])
+            self.assertEqual(index.tolist(), batch["index"])
+
+    def test_a_sample_is_the_same_in_every_epoch_of_a_dataset_without_augmentation(self):
+        tap, folder = self.dump("synthetic:13x8x6", 4)
+        seen = {}
+        for batch in tap.of_kind("batch"):
+            for image, index in zip(self.load(folder, batch, "image"), batch["index"]):
+                self.assertTrue((seen.setdefault(index, image) == image).all())
+        self.assertEqual(len({image.tobytes() for image in seen.values()}), 13, "every sample is another picture")
+
+    def test_float_pictures_in_channel_order_are_the_normalised_bytes(self):
+        mean, std = (0.5, 0.25, 0.125), (0.5, 0.25, 2.0)
+        raw, raw_folder = self.dump("synthetic:5x8x6", 5, "--no-shuffle")
+        os.rename(raw_folder, raw_folder + "-raw")
+        numbers = [",".join(map(str, values)) for values in (mean, std)]
+        args = ("--dtype", "float32", "--layout", "nchw", "--mean", numbers[0], "--std", numbers[1], "--no-shuffle")
+        out, out_folder = self.dump("synthetic:5x8x6", 5, *args)
+        plain = self.load(raw_folder + "-raw", raw.of_kind("batch")[0], "image").astype(np.float64)
+        want = ((plain / 255 - mean) / std).transpose(0, 3, 1, 2)
+        got = self.load(out_folder, out.of_kind("batch")[0], "image")
+        self.assertEqual((got.shape, got.dtype), ((5, 3, 8, 6), np.float32))
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+    def test_a_dump_repeats_the_tail_of_a_padded_batch(self):
+        tap, folder = self.dump("synthetic:13x8x6", 5, options=("--last", "pad"))
+        last = [b for b in tap.of_kind("batch") if b["first"] == 10][0]
+        image, index = self.load(folder, last, "image"), self.load(folder, last, "index")
+        self.assertEqual((last["count"], len(index)), (5, 5))
+        for n in (3, 4):
+            source = index.tolist().index(index[n])
+            self.assertLess(source, 3)
+            self.assertTrue((image[n] == image[source]).all())
+
+
+class StatusTest(SystemTest):
+    def test_the_status_tells_who_is_there_and_what_holds_the_ring_back(self):
+        daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
+        slow = self.tap(daemon, 8, "--hold-ms", "3600000")
+        fast = self.tap(daemon, 5)
+        slow.wait_batches(1)
+        fast.wait_batches(2)
+        status = daemon.status()
+        stream = status["streams"][0]
+        self.assertEqual(status["pid"], daemon.pid)
+        self.assertEqual((stream["name"], stream["capacity"], stream["epoch"]), ("train", 64, 0))
+        consumers = {c["pid"]: c for c in stream["consumers"]}
+        self.assertEqual(set(consumers), {slow.pid, fast.pid})
+        self.assertEqual(consumers[slow.pid]["batch"], 8)
+        self.assertEqual(consumers[fast.pid]["batch"], 5)
+        table = self.ctl("status", "main").stdout
+        for word in ("train", "tsocketctl", str(slow.pid), str(fast.pid)):
+            self.assertIn(word, table)
+
+    def test_the_list_names_the_running_daemons(self):
+        self.assertEqual(self.ctl("list", check=False).stdout.count("\n"), 0)
+        names = ["a", "b"]
+        pids = [self.start_daemon("synthetic:13x8x8", name=name).pid for name in names]
+        text = self.ctl("list").stdout
+        for word in (*names, *pids):
+            self.assertIn(str(word), text)
+
+    def test_wrong_calls_are_usage_errors(self):
+        for args in ((), ("nonsense",), ("tap",), ("tap", "main", "--batch", "x"), ("tap", "main", "--last", "maybe"),
+                     ("status", "main", "--nonsense")):
+            with self.subTest(args=args):
+                done = self.ctl(*args, check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertTrue(done.stderr)
+
+    def test_every_line_of_a_json_log_is_json(self):
+        daemon = self.start_daemon("synthetic:13x8x8", "--log-format", "json", "-v", "--epochs", "1")
+        self.tap(daemon, 5).finish()
+        self.assertEqual(daemon.wait(), 0)
+        lines = daemon.stderr().splitlines()
+        self.assertTrue(lines)
+        for line in lines:
+            json.loads(line)
+
+
+if __name__ == "__main__":
+    unittest.main()
