@@ -155,6 +155,10 @@ static int wait_for_end(struct daemon *daemon)
         tsp_progress_tick(&progress, daemon->producer, tsi_clock_ns());
     }
     int status = asked || rc == TSOCKET_END ? EXIT_ENDED : failed();
+    if (asked)
+        tsi_log('I', "ends: %s", asked == SIGINT ? "SIGINT" : "SIGTERM");
+    else if (rc == TSOCKET_END)
+        tsi_log('I', "ends: %s", tsocket_last_error());
     tsp_progress_end(&progress, daemon->producer);
     return status;
 }
