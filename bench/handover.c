@@ -38,6 +38,7 @@ struct options {
     uint32_t n_consumers;
     uint32_t batch;
     uint32_t hold;
+    uint32_t ring;
     uint32_t samples;
     int64_t pace_ns;
     int64_t len_ns;
@@ -68,6 +69,7 @@ static const char USAGE[] = "usage: handover [options]\n"
                             "  --consumers LIST  how many processes, one round for each (default 1,2,4,8,16)\n"
                             "  --batch N         samples per batch, for the rate (default 32)\n"
                             "  --hold N          batches a consumer may hold (default 2)\n"
+                            "  --ring N          samples in the ring, for the rate (default 1024)\n"
                             "  --seconds X       of each rate (default 2)\n"
                             "  --samples N       of each latency (default 1000)\n"
                             "  --pace-ms X       between two of them (default 2)\n"
@@ -98,6 +100,7 @@ static struct options parse(int argc, char **argv)
                         .n_consumers = 5,
                         .batch = 32,
                         .hold = 2,
+                        .ring = 1024,
                         .samples = 1000,
                         .pace_ns = 2000000,
                         .len_ns = 2 * BENCH_NS_PER_S};
@@ -109,6 +112,8 @@ static struct options parse(int argc, char **argv)
             o.batch = (uint32_t)bench_number(flags[i].name, optarg, 1, 65536);
         else if (flag == 'h')
             o.hold = (uint32_t)bench_number(flags[i].name, optarg, 1, 64);
+        else if (flag == 'r')
+            o.ring = (uint32_t)bench_number(flags[i].name, optarg, 1, 1 << 24);
         else if (flag == 'l')
             o.len_ns = (int64_t)(bench_number(flags[i].name, optarg, 0.01, 1e4) * 1e9);
         else if (flag == 'n')
@@ -218,7 +223,7 @@ static int produce_positions(const struct round *round, uint32_t number)
     so.epoch_samples = UINT64_C(1) << 40;
     so.null = true;
     so.max_batch = round->options->batch;
-    so.capacity = (uint64_t)round->options->batch * 256;
+    so.capacity = round->options->ring;
     if (open_producer(round, &so, &producer) != TSOCKET_OK)
         return complain("producer");
     int rc = tsocket_producer_wait(producer, -1);
