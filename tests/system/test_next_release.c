@@ -130,7 +130,10 @@ static void no_more_batches_can_be_held_than_were_announced(void **state)
         rig_expect_batch(ts, 0, 4 * i, 4, &held[i]);
     assert_int_equal(tsocket_next(ts, -1, &batch), TSOCKET_EHELD);
     assert_int_equal(tsocket_release(ts, &held[1]), TSOCKET_OK);
-    rig_expect_batch(ts, 0, 12, 4, &held[1]); /* one was released: which one does not matter */
+    assert_int_equal(tsocket_next(ts, 0, &batch), TSOCKET_EHELD); /* the oldest one still keeps its memory */
+    assert_int_equal(tsocket_release(ts, &held[0]), TSOCKET_OK);
+    rig_expect_batch(ts, 0, 12, 4, &held[0]);
+    rig_expect_batch(ts, 0, 16, 4, &held[1]);
     assert_int_equal(tsocket_next(ts, 0, &batch), TSOCKET_EHELD);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(tsocket_release(ts, &held[i]), TSOCKET_OK);
