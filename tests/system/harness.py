@@ -84,7 +84,7 @@ class Process:
         self.args = args
         self.name = name
         self.log = test.log_path(name)
-        with open(self.log, "wb") as err:
+        with open(self.log, "ab") as err:
             popen.setdefault("stdout", err)
             self.child = subprocess.Popen(args, stdin=subprocess.DEVNULL, stderr=err, env=test.environment, **popen)
         self.pid = self.child.pid

@@ -28,9 +28,11 @@ class HarnessTest(unittest.TestCase):
 
     def test_a_process_that_is_left_is_noticed(self):
         def body(test):
-            subprocess.Popen(["sleep", "600"], env=test.environment)
+            stray.append(subprocess.Popen(["sleep", "600"], env=test.environment))
 
+        stray = []
         self.assertIn("processes that are left", complaints_of(body))
+        self.assertEqual(stray[0].wait(), -9, "the harness has removed it")
 
     def test_a_file_that_is_left_in_the_runtime_folder_is_noticed(self):
         def body(test):
