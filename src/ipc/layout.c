@@ -82,7 +82,7 @@ int tsi_layout_init(const struct tsocket_field *fields, uint32_t n_fields, uint6
         if (field->sample_bytes > (TSI_RING_BYTES_MAX - layout.bytes - TSI_FIELD_ALIGN) / (capacity + mirror))
             return tsi_fail(TSOCKET_EINVAL,
                             "field %s: %" PRIu64 " slots of %" PRIu64 " bytes pass the limit of %" PRIu64
-                            " bytes for a ring; make the ring smaller",
+                            " bytes for a ring; use a smaller --ring or --max-batch",
                             field->name, capacity + mirror, field->sample_bytes, TSI_RING_BYTES_MAX);
         array_bytes = field->sample_bytes * (capacity + mirror);
         layout.offset[i] = layout.bytes;
