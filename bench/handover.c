@@ -69,7 +69,7 @@ static const char USAGE[] = "usage: handover [options]\n"
                             "  --consumers LIST  how many processes, one round for each (default 1,2,4,8,16)\n"
                             "  --batch N         samples per batch, for the rate (default 32)\n"
                             "  --hold N          batches a consumer may hold (default 2)\n"
-                            "  --ring N          samples in the ring, for the rate (default 1024)\n"
+                            "  --ring N          samples in the ring, for the rate (default 8192)\n"
                             "  --seconds X       of each rate (default 2)\n"
                             "  --samples N       of each latency (default 1000)\n"
                             "  --pace-ms X       between two of them (default 2)\n"
@@ -89,6 +89,7 @@ static struct options parse(int argc, char **argv)
         {"consumers", required_argument, NULL, 'c'},
         {"batch", required_argument, NULL, 'b'},
         {"hold", required_argument, NULL, 'h'},
+        {"ring", required_argument, NULL, 'r'},
         {"seconds", required_argument, NULL, 'l'},
         {"samples", required_argument, NULL, 'n'},
         {"pace-ms", required_argument, NULL, 'p'},
@@ -100,7 +101,7 @@ static struct options parse(int argc, char **argv)
                         .n_consumers = 5,
                         .batch = 32,
                         .hold = 2,
-                        .ring = 1024,
+                        .ring = 8192, /* a round trip cannot empty it */
                         .samples = 1000,
                         .pace_ns = 2000000,
                         .len_ns = 2 * BENCH_NS_PER_S};
