@@ -299,6 +299,9 @@ int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
     rc = try_next(ts, batch_out);
+    if (rc == TSOCKET_EAGAIN &&
+        tsc_held_full(&ts->held)) /* what it holds may be the very room that it would wait for */
+        rc = tsi_lifeline_hung_up(ts->attachment.link.lifeline) ? gone(ts) : TSOCKET_EHELD;
     if (rc == TSOCKET_EAGAIN)
         rc = wait_next(ts, timeout_ms, batch_out);
     if (rc == TSOCKET_EHELD)

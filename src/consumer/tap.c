@@ -257,7 +257,6 @@ static int open_stream(struct tap *tap)
     options.epochs = tap->epochs;
     options.last = (enum tsocket_last)tap->last;
     options.join = (enum tsocket_join)tap->join;
-    options.consumer_name = "tap";
     options.connect_timeout_ms = (int)tap->wait_ms;
     int rc = tsocket_open(tap->name, tap->batch, &options, &tap->ts);
     if (rc != TSOCKET_OK)

@@ -258,12 +258,14 @@ static void send_text(struct tsocket_producer *producer, uint32_t route, char *t
 
 static struct tsp_stream *find_stream(const struct tsocket_producer *producer, const char *name)
 {
+    char names[TSOCKET_STREAMS_MAX * (TSOCKET_NAME_MAX + 2)] = "";
+
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         if (name[0] == '\0' || strcmp(producer->streams[i]->name, name) == 0)
             return producer->streams[i];
+        strcat(strcat(names, i > 0 ? ", " : ""), producer->streams[i]->name);
     }
-    tsi_fail(TSOCKET_ENOTFOUND, "the daemon %s has no stream \"%s\"; its first is \"%s\"", producer->name, name,
-             producer->streams[0]->name);
+    tsi_fail(TSOCKET_ENOTFOUND, "the daemon %s has no stream \"%s\"; it has: %.300s", producer->name, name, names);
     return NULL;
 }
 
