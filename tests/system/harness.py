@@ -127,6 +127,11 @@ class Process:
         with open(f"/proc/{self.pid}/stat") as f:
             return f.read().rpartition(")")[2].split()[0]
 
+    def close(self):
+        """Nothing is read from it any more."""
+        if self.child.stdout is not None:
+            self.child.stdout.close()
+
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
@@ -281,7 +286,7 @@ class Tap(Process):
         status = self.wait(seconds)
         with self.changed:
             read = self.changed.wait_for(lambda: self.reader is None, patient(5))
-        self.child.stdout.close()
+        self.close()
         self.test.assertTrue(read, f"{self} has ended, but something else holds its output")
         self.test.assertEqual(status, code, f"exit status of {self}: {self.of_kind('error')} {self.stderr()}")
         return self
@@ -484,6 +489,7 @@ class SystemTest(unittest.TestCase):
         for process in self.processes:
             process.signal(signal.SIGKILL)
             process.child.wait()
+            process.close()
         for pid in processes_with("TSOCKET_DIR", self.runtime):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
