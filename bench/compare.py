@@ -44,7 +44,7 @@ class Part:
     def start_daemon(self):
         o = self.options
         self.start([self.tool('tsocketd'), '-q', '--name', DAEMON, '--max-batch', str(o.batch), '--workers',
-                    str(o.cores), '--wait-for', str(self.k), '--exit-when-idle', o.folder])
+                    str(o.cores), '--wait-for', str(self.k), '--join-grace', '0s', o.folder])
 
     def start_trainers(self, begin):
         o = self.options

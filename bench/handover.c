@@ -38,6 +38,7 @@ struct options {
     uint32_t n_consumers;
     uint32_t batch;
     uint32_t hold;
+    uint32_t ring;
     uint32_t samples;
     int64_t pace_ns;
     int64_t len_ns;
@@ -68,6 +69,7 @@ static const char USAGE[] = "usage: handover [options]\n"
                             "  --consumers LIST  how many processes, one round for each (default 1,2,4,8,16)\n"
                             "  --batch N         samples per batch, for the rate (default 32)\n"
                             "  --hold N          batches a consumer may hold (default 2)\n"
+                            "  --ring N          samples in the ring, for the rate (default 8192)\n"
                             "  --seconds X       of each rate (default 2)\n"
                             "  --samples N       of each latency (default 1000)\n"
                             "  --pace-ms X       between two of them (default 2)\n"
@@ -87,6 +89,7 @@ static struct options parse(int argc, char **argv)
         {"consumers", required_argument, NULL, 'c'},
         {"batch", required_argument, NULL, 'b'},
         {"hold", required_argument, NULL, 'h'},
+        {"ring", required_argument, NULL, 'r'},
         {"seconds", required_argument, NULL, 'l'},
         {"samples", required_argument, NULL, 'n'},
         {"pace-ms", required_argument, NULL, 'p'},
@@ -98,6 +101,7 @@ static struct options parse(int argc, char **argv)
                         .n_consumers = 5,
                         .batch = 32,
                         .hold = 2,
+                        .ring = 8192, /* a round trip cannot empty it */
                         .samples = 1000,
                         .pace_ns = 2000000,
                         .len_ns = 2 * BENCH_NS_PER_S};
@@ -109,6 +113,8 @@ static struct options parse(int argc, char **argv)
             o.batch = (uint32_t)bench_number(flags[i].name, optarg, 1, 65536);
         else if (flag == 'h')
             o.hold = (uint32_t)bench_number(flags[i].name, optarg, 1, 64);
+        else if (flag == 'r')
+            o.ring = (uint32_t)bench_number(flags[i].name, optarg, 1, 1 << 24);
         else if (flag == 'l')
             o.len_ns = (int64_t)(bench_number(flags[i].name, optarg, 0.01, 1e4) * 1e9);
         else if (flag == 'n')
@@ -184,6 +190,7 @@ static int open_consumer(const struct round *round, uint32_t batch, struct tsock
     struct tsocket_options to;
     tsocket_options_init(&to);
     to.hold = round->options->hold;
+    to.join = TSOCKET_JOIN_NOW;
     to.connect_timeout_ms = NEXT_TIMEOUT_MS;
     return tsocket_open(round->name, batch, &to, ts_out);
 }
@@ -195,6 +202,7 @@ static int open_producer(const struct round *round, const struct tsocket_stream_
     tsocket_producer_options_init(&po);
     po.name = round->name;
     po.wait_for = round->consumers;
+    po.join_grace_ms = 0;
     po.exit_when_idle = true;
     int rc = tsocket_producer_open(&po, producer_out);
     if (rc == TSOCKET_OK)
@@ -216,7 +224,7 @@ static int produce_positions(const struct round *round, uint32_t number)
     so.epoch_samples = UINT64_C(1) << 40;
     so.null = true;
     so.max_batch = round->options->batch;
-    so.capacity = (uint64_t)round->options->batch * 32;
+    so.capacity = round->options->ring;
     if (open_producer(round, &so, &producer) != TSOCKET_OK)
         return complain("producer");
     int rc = tsocket_producer_wait(producer, -1);

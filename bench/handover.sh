@@ -30,7 +30,7 @@ rate_of() { # K: batches per second of the slowest of K consumers of the daemon
 
 # How much of one consumer's rate each of 8 gets: $one, $eight, $ratio.
 compare_to_one() {
-    "$build/tsocketd" -q --name handover --max-batch 32 "$source_of_images" &
+    "$build/tsocketd" -q --name handover --max-batch 32 --join-grace 0s "$source_of_images" &
     daemon=$!
     one=$(rate_of 1)
     eight=$(rate_of 8)

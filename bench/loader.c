@@ -24,9 +24,10 @@
 #include "bench.h"
 
 enum {
-    NEXT_TIMEOUT_MS = 100, /* so that a starved trainer ends in time too */
+    NEXT_TIMEOUT_MS = 10000, /* a trainer that waits longer has failed */
     CONNECT_TIMEOUT_MS = 10000,
-    RING_BATCHES = 4, /* tsocketd's default, in batches of the largest size */
+    RING_BATCHES = 4,       /* tsocketd's default, in batches of the largest size */
+    LINGER_NS = 1000000000, /* after the time that counts, for an observer who is late */
 };
 
 struct options {
@@ -35,14 +36,14 @@ struct options {
     uint32_t batch;
     uint32_t workers;
     int64_t step_ns;
-    int64_t from_ns; /* 0: the first batch */
+    int64_t from_ns; /* 0: in a second */
     int64_t len_ns;
 };
 
 static const char USAGE[] = "usage: loader --shared NAME|--private FOLDER [--batch N] [--workers N] [--step-ms X]\n"
                             "              [--from NS] [--seconds X]\n"
                             "\n"
-                            "  --from is in nanoseconds of CLOCK_MONOTONIC; the default is the first batch's arrival.\n"
+                            "  --from is in nanoseconds of CLOCK_MONOTONIC; the default is in a second.\n"
                             "  --workers: decode threads of a private loader (default: the machine's CPUs).\n";
 
 static struct options parse(int argc, char **argv)
@@ -134,6 +135,7 @@ static bool loader_open(struct loader *l, const struct options *o)
     tsp_recipe_init(&plan.recipe);
     tsocket_producer_options_init(&po);
     po.name = l->name;
+    po.join_grace_ms = 0;
     if (tsocket_producer_open(&po, &l->producer) != TSOCKET_OK ||
         add_stream(l->producer, &plan, o->batch) != TSOCKET_OK || tsocket_producer_start(l->producer) != TSOCKET_OK)
         return complain(tsocket_last_error());
@@ -163,13 +165,12 @@ static long peak_rss_kb(void)
     return u.ru_maxrss;
 }
 
-/* Waits for a batch, but not beyond `until_ns`. */
-static int next(struct tsocket *ts, int64_t until_ns, struct tsocket_batch *batch_out)
+static int next(struct tsocket *ts, struct tsocket_batch *batch_out)
 {
     int rc;
     do
         rc = tsocket_next(ts, NEXT_TIMEOUT_MS, batch_out);
-    while ((rc == TSOCKET_EAGAIN || rc == TSOCKET_EINTR || rc == TSOCKET_EPOCH_END) && bench_now_ns() < until_ns);
+    while (rc == TSOCKET_EINTR || rc == TSOCKET_EPOCH_END);
     return rc;
 }
 
@@ -179,46 +180,55 @@ static void step(int64_t step_ns)
         bench_sleep_until_ns(bench_now_ns() + step_ns);
 }
 
-/* Steps until `from_ns`: caches are warm and queues as full or empty as they stay. */
-static int warm_up(struct tsocket *ts, struct options *o)
+/* Steps until `until_ns`, counting the batches that come before. */
+static int step_until(struct tsocket *ts, int64_t step_ns, int64_t until_ns, struct result *r)
 {
     struct tsocket_batch batch;
-    do {
-        int rc = next(ts, INT64_MAX, &batch);
+    for (int64_t begin_ns = bench_now_ns(); begin_ns < until_ns; begin_ns = bench_now_ns()) {
+        int rc = next(ts, &batch);
         if (rc != TSOCKET_OK)
             return rc;
-        step(o->step_ns);
-        tsocket_release(ts, &batch);
-        if (!o->from_ns)
-            o->from_ns = bench_now_ns();
-    } while (bench_now_ns() < o->from_ns);
-    return TSOCKET_OK;
-}
-
-static int measure(struct tsocket *ts, const struct options *o, struct result *result_out)
-{
-    struct tsocket_batch batch;
-    struct result r = {.cpu_s = -cpu_s()};
-    int64_t until_ns = o->from_ns + o->len_ns;
-    for (;;) {
-        int64_t begin_ns = bench_now_ns();
-        int rc = next(ts, until_ns, &batch);
         int64_t now_ns = bench_now_ns();
-        if (now_ns >= until_ns)
-            break;
-        if (rc != TSOCKET_OK)
-            return rc;
-        r.waited_ns += now_ns - begin_ns;
-        r.samples += batch.valid;
-        step(o->step_ns);
+        if (now_ns < until_ns) {
+            r->waited_ns += now_ns - begin_ns;
+            r->samples += batch.valid;
+        }
+        step(step_ns);
         tsocket_release(ts, &batch);
     }
-    r.cpu_s += cpu_s();
-    *result_out = r;
     return TSOCKET_OK;
 }
 
-static bool run(const char *name, struct options *o)
+/* Before and after the time that counts it steps as well: queues are then as full or empty as they stay. */
+static int measure(struct tsocket *ts, const struct options *o, struct result *result_out)
+{
+    struct result r = {0}, ignored = {0};
+    int64_t from_ns = o->from_ns ? o->from_ns : bench_now_ns() + BENCH_NS_PER_S;
+    int64_t until_ns = from_ns + o->len_ns;
+    int rc = step_until(ts, o->step_ns, from_ns, &ignored);
+    if (rc == TSOCKET_OK && ignored.samples == 0)
+        complain("the first batch came after --from");
+    r.cpu_s = -cpu_s();
+    if (rc == TSOCKET_OK)
+        rc = step_until(ts, o->step_ns, until_ns, &r);
+    r.cpu_s += cpu_s();
+    if (rc == TSOCKET_OK)
+        rc = step_until(ts, o->step_ns, until_ns + LINGER_NS, &ignored);
+    if (rc == TSOCKET_OK)
+        *result_out = r;
+    return rc;
+}
+
+static void report(const struct options *o, const struct result *r)
+{
+    double seconds = (double)o->len_ns / 1e9;
+    printf("{\"mode\":\"%s\",\"samples\":%" PRIu64 ",\"seconds\":%.3f,\"rate\":%.1f,\"waited_seconds\":%.3f,"
+           "\"cpu_seconds\":%.3f,\"peak_rss_kb\":%ld}\n",
+           o->shared ? "shared" : "private", r->samples, seconds, (double)r->samples / seconds,
+           (double)r->waited_ns / 1e9, r->cpu_s, peak_rss_kb());
+}
+
+static bool run(const char *name, const struct options *o)
 {
     struct tsocket *ts;
     struct tsocket_options to;
@@ -227,16 +237,11 @@ static bool run(const char *name, struct options *o)
     to.connect_timeout_ms = CONNECT_TIMEOUT_MS;
     if (tsocket_open(name, o->batch, &to, &ts) != TSOCKET_OK)
         return complain(tsocket_last_error());
-    int rc = warm_up(ts, o);
+    int rc = measure(ts, o, &r);
     if (rc == TSOCKET_OK)
-        rc = measure(ts, o, &r);
-    if (rc != TSOCKET_OK)
-        complain(rc == TSOCKET_END ? "the stream ended before the time was over" : tsocket_last_error());
+        report(o, &r);
     else
-        printf("{\"mode\":\"%s\",\"samples\":%" PRIu64 ",\"seconds\":%.3f,\"rate\":%.1f,\"waited_seconds\":%.3f,"
-               "\"cpu_seconds\":%.3f,\"peak_rss_kb\":%ld}\n",
-               o->shared ? "shared" : "private", r.samples, (double)o->len_ns / 1e9,
-               (double)r.samples * 1e9 / (double)o->len_ns, (double)r.waited_ns / 1e9, r.cpu_s, peak_rss_kb());
+        complain(tsocket_last_error());
     tsocket_close(ts);
     return rc == TSOCKET_OK;
 }

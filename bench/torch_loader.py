@@ -22,6 +22,7 @@ SIZE = 224
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 HFLIP = 0.5
+LINGER_NS = 10 ** 9
 
 
 def crop_box(width, height):
@@ -76,21 +77,20 @@ def cpu_seconds():
 
 
 def run(options):
-    """Steps until the time is over; the line of results."""
+    """Steps until a second after the time is over, as bench/loader does; the line of results."""
     photos = Photos(options.folder)
     batches = iter(DataLoader(photos, batch_size=options.batch, sampler=Endless(len(photos)),
                               num_workers=options.workers, persistent_workers=True))
     begin, end = options.begin, options.begin + int(options.seconds * 1e9)
     samples, waited, cpu = 0, 0, None
-    while True:
+    now = 0
+    while now < end + LINGER_NS:
         before = time.monotonic_ns()
         _, labels = next(batches)
         now = time.monotonic_ns()
-        if now >= end:
-            break
-        if before >= begin:
+        if begin <= now < end:
             cpu = cpu_seconds() if cpu is None else cpu
-            waited += now - before
+            waited += now - max(before, begin)
             samples += len(labels)
         time.sleep(options.step_ms / 1000)
     return {'mode': 'torch', 'samples': samples, 'seconds': options.seconds, 'rate': samples / options.seconds,

@@ -63,8 +63,8 @@ choose_photos() {
 
 start_daemon() {
     say "tsocketd decodes $folder, once for all"
-    "$build/tsocketd" --name "$name" --max-batch 64 --wait-for "${#batches[@]}" --epochs "$epochs" --exit-when-idle \
-        "${daemon_options[@]}" "$folder" 2>"$TSOCKET_DIR/tsocketd.log" &
+    "$build/tsocketd" --name "$name" --max-batch 64 --wait-for "${#batches[@]}" --join-grace 0s --epochs "$epochs" \
+        --exit-when-idle "${daemon_options[@]}" "$folder" 2>"$TSOCKET_DIR/tsocketd.log" &
     daemon=$!
     pids+=("$daemon")
 }

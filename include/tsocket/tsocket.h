@@ -217,7 +217,8 @@ TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_
 TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
 
 /*
- * Sends what a full queue kept release from sending. Only worth calling before a long time without next or release.
+ * Tells the daemon of every release at once. Small ones are saved up until they make an eighth of the ring, or until
+ * next has to wait. Only worth calling before a long time without next or release.
  * TSOCKET_OK: all sent. TSOCKET_EAGAIN: not yet. TSOCKET_EFORK.
  */
 TSOCKET_API int tsocket_flush(struct tsocket *ts);

@@ -47,15 +47,20 @@ static uint64_t release_position(const struct tsocket *ts)
     return tsc_held_floor(&ts->held, MIN(next, limit));
 }
 
-static void tell_release(struct tsocket *ts)
+/*
+ * Tells how far nothing is held. Small steps are saved up: until they make an eighth of the ring, unless it is
+ * `urgent`, because this consumer is about to wait (maybe for this very room) or may be away for long.
+ */
+static void tell_release(struct tsocket *ts, bool urgent)
 {
     uint64_t position = release_position(ts);
 
-    if (position <= ts->released && !ts->release_due)
-        return;
-    if (position > ts->released)
+    if (position > ts->released && (urgent || position - ts->released >= ts->layout->capacity / 8)) {
         ts->released = position;
-    ts->release_due = send_hot(ts, TSI_RELEASE, ts->released, ts->received_all) == TSOCKET_EAGAIN;
+        ts->release_due = true;
+    }
+    if (ts->release_due && send_hot(ts, TSI_RELEASE, ts->released, ts->received_all) != TSOCKET_EAGAIN)
+        ts->release_due = false;
 }
 
 int tsocket_flush(struct tsocket *ts)
@@ -64,7 +69,7 @@ int tsocket_flush(struct tsocket *ts)
         return tsi_fail(TSOCKET_EINVAL, "tsocket_flush: NULL");
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
-    tell_release(ts);
+    tell_release(ts, true);
     return ts->release_due ? tsi_fail(TSOCKET_EAGAIN, "the queue to the daemon is full") : TSOCKET_OK;
 }
 
@@ -154,7 +159,7 @@ static int end_epoch(struct tsocket *ts, uint64_t len)
     ts->round = 0;
     ts->skip = 0;
     ts->received = 0;
-    tell_release(ts); /* what `drop` left out, and what other ranks read, must not be waited for */
+    tell_release(ts, true); /* what `drop` left out, and what other ranks read, must not be waited for */
     return TSOCKET_EPOCH_END;
 }
 
@@ -210,14 +215,18 @@ static int try_next(struct tsocket *ts, struct tsocket_batch *batch_out)
 
 /* --- waiting */
 
-/* Takes in what the daemon said: all it ever says is "look again". */
-static void hear(struct tsocket *ts)
+/* Takes in what the daemon said. All it ever says is "look again": returns whether it did. */
+static bool hear(struct tsocket *ts)
 {
     unsigned char message[TSI_HOT_BYTES];
+    bool heard = false;
     size_t len;
 
     while (tsi_socket_recv(ts->attachment.link.socket, NULL, message, sizeof(message), &len) != TSOCKET_EAGAIN)
+        heard = true;
+    if (heard)
         ts->asked_index = 0;
+    return heard;
 }
 
 static int gone(const struct tsocket *ts)
@@ -255,8 +264,8 @@ static int sleep_once(struct tsocket *ts, int left_ms)
 
     if (rc == TSOCKET_EINTR)
         return tsi_fail(rc, "a signal arrived while waiting");
-    hear(ts);
-    ts->gone = ts->gone || tsi_lifeline_hung_up(ts->attachment.link.lifeline);
+    if (!hear(ts))
+        ts->gone = ts->gone || tsi_lifeline_hung_up(ts->attachment.link.lifeline);
     return left_ms == 0 && !ts->gone ? TSOCKET_EAGAIN : TSOCKET_OK;
 }
 
@@ -269,7 +278,7 @@ static int wait_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *b
     do {
         if (ts->gone)
             return gone(ts);
-        tell_release(ts);
+        tell_release(ts, true);
         ask(ts);
         rc = sleep_once(ts, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
         if (rc == TSOCKET_EINTR)
@@ -290,6 +299,9 @@ int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
     rc = try_next(ts, batch_out);
+    if (rc == TSOCKET_EAGAIN &&
+        tsc_held_full(&ts->held)) /* what it holds may be the very room that it would wait for */
+        rc = tsi_lifeline_hung_up(ts->attachment.link.lifeline) ? gone(ts) : TSOCKET_EHELD;
     if (rc == TSOCKET_EAGAIN)
         rc = wait_next(ts, timeout_ms, batch_out);
     if (rc == TSOCKET_EHELD)
@@ -313,6 +325,6 @@ int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch)
         return tsi_fail(TSOCKET_EINVAL, "batch %" PRIu64 " is not held by this handle", batch->id);
     whole = window->private || tsi_control_still_holds(ts->control, window->position);
     tsc_held_release(&ts->held, batch->id);
-    tell_release(ts);
+    tell_release(ts, false);
     return whole ? TSOCKET_OK : elapped(batch->position);
 }

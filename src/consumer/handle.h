@@ -49,8 +49,8 @@ struct tsocket {
     /* what the daemon knows */
     uint64_t head_seen;   /* as of the last look, */
     uint64_t len_seen;    /* and the length of this epoch */
-    uint64_t released;    /* cumulative position that it was told */
-    bool release_due;     /* not told yet: the queue was full */
+    uint64_t released;    /* cumulative position to be told to it */
+    bool release_due;     /* `released` is not told yet: the queue was full */
     uint64_t asked_epoch; /* the WANT that waits for its answer, */
     uint64_t asked_index; /* or 0 */
     bool gone;            /* the lifeline has ended */

@@ -50,6 +50,15 @@ static int field_bytes(struct tsocket_field *field)
     return TSOCKET_OK;
 }
 
+static int check_unique(const struct tsi_layout *layout, uint32_t field)
+{
+    for (uint32_t i = 0; i < field; i++) {
+        if (strcmp(layout->fields[i].name, layout->fields[field].name) == 0)
+            return tsi_fail(TSOCKET_EINVAL, "two fields are called %s", layout->fields[i].name);
+    }
+    return TSOCKET_OK;
+}
+
 static int check_counts(uint32_t n_fields, uint64_t capacity, uint64_t mirror)
 {
     if (n_fields == 0 || n_fields > TSOCKET_FIELDS_MAX)
@@ -77,12 +86,14 @@ int tsi_layout_init(const struct tsocket_field *fields, uint32_t n_fields, uint6
 
         *field = fields[i];
         rc = field_bytes(field);
+        if (rc == TSOCKET_OK)
+            rc = check_unique(&layout, i);
         if (rc != TSOCKET_OK)
             break;
         if (field->sample_bytes > (TSI_RING_BYTES_MAX - layout.bytes - TSI_FIELD_ALIGN) / (capacity + mirror))
             return tsi_fail(TSOCKET_EINVAL,
                             "field %s: %" PRIu64 " slots of %" PRIu64 " bytes pass the limit of %" PRIu64
-                            " bytes for a ring; make the ring smaller",
+                            " bytes for a ring; make it smaller (--ring)",
                             field->name, capacity + mirror, field->sample_bytes, TSI_RING_BYTES_MAX);
         array_bytes = field->sample_bytes * (capacity + mirror);
         layout.offset[i] = layout.bytes;

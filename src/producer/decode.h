@@ -35,6 +35,7 @@ struct tsp_output {
 struct tsp_view {
     double x, y, width, height;
     enum tsp_filter filter;
+    bool clip; /* crop, then resize: the filter does not see the picture around the box */
     bool flip;
     struct tsp_output out;
 };

@@ -263,24 +263,33 @@ int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, st
     return TSOCKET_OK;
 }
 
+/*
+ * The head may move: at once, from this thread. Sending may have swallowed the sign by which the loop would have seen
+ * that a message has come; then it has to be woken by hand.
+ */
+static void publish(struct tsocket_producer *producer, uint64_t now_ns)
+{
+    tsp_loop_progress(producer, now_ns);
+    if (producer->started && tsi_socket_pending(producer->socket))
+        tsp_loop_wake(producer);
+}
+
 static void put(struct tsocket_producer *producer, const struct tsocket_claim *claim, enum tsp_slot_state state,
                 const char *kind, char *why)
 {
     struct tsp_stream *stream = producer->streams[claim->stream];
     uint64_t now_ns = tsi_clock_ns();
-    bool look;
 
     if (state != TSP_SLOT_END)
         tsi_layout_mirror(&stream->layout, stream->ring.base, claim->position);
     pthread_mutex_lock(&producer->lock);
-    look = tsp_filler_put(&stream->filler, claim->position, state, kind, why);
     producer->claims++;
     producer->busy_ns += now_ns - claim->begun_ns;
     for (uint32_t i = 0; i < TSOCKET_STAGES_MAX; i++)
         producer->stage_ns[i] += claim->stage_ns[i];
+    if (tsp_filler_put(&stream->filler, claim->position, state, kind, why) && producer->outcome == TSOCKET_OK)
+        publish(producer, now_ns);
     pthread_mutex_unlock(&producer->lock);
-    if (look)
-        tsp_loop_wake(producer);
 }
 
 void tsocket_producer_commit(struct tsocket_producer *producer, const struct tsocket_claim *claim)

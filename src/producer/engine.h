@@ -4,8 +4,9 @@
  *
  *     decode threads --claim, commit--> fillers <--- loop thread ---> sockets, lifelines, control pages
  *
- * One lock protects everything below it. The loop thread holds it while it works, not while it sleeps; claim, commit,
- * status and wait hold it for a moment. Samples are written without it: a claim belongs to whoever has it.
+ * One lock protects everything below it, and the socket. The loop thread holds it while it works, not while it sleeps;
+ * claim, commit, status and wait hold it for a moment. Samples are written without it: a claim belongs to whoever has
+ * it.
  */
 #ifndef TSP_ENGINE_H
 #define TSP_ENGINE_H
@@ -26,7 +27,7 @@ struct tsocket_producer {
     uint32_t *allow_uids;
     uint32_t *allow_gids;
     struct tsi_runtime runtime;
-    struct tsi_socket *socket; /* after start: the loop thread alone */
+    struct tsi_socket *socket; /* used with the lock held */
     int listener;
     int epoll_fd;
     int wake_fd; /* eventfd: somebody wants the loop's attention */

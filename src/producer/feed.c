@@ -6,6 +6,16 @@
 
 #include "../ipc/text.h"
 
+/* Every number has its limit in the option or the source that it comes from: no product overflows. */
+static uint64_t field_bytes(const struct tsocket_field *field)
+{
+    uint64_t bytes = tsocket_dtype_bytes(field->dtype);
+
+    for (uint32_t i = 0; i < field->ndim; i++)
+        bytes *= field->shape[i];
+    return bytes;
+}
+
 bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_source_limits *limits,
                    struct tsp_feed *feed_out, struct tsp_problem *problem_out)
 {
@@ -15,13 +25,11 @@ bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_so
     feed.source = tsp_source_open(options->source, limits, error, sizeof(error));
     if (feed.source == NULL)
         return tsp_problem_set(problem_out, "stream %s: %s", options->name, error);
-    feed.order = (struct tsp_order){
-        .count = feed.source->count, .seed = options->recipe.seed, .shuffle = options->recipe.shuffle};
     feed.plan = (struct tsp_stream_plan){.source = feed.source, .recipe = options->recipe, .on_bad = options->on_bad};
     feed.n_fields = tsp_stream_plan_fields(&feed.plan, feed.fields);
     assert(feed.n_fields <= TSP_FEED_FIELDS_MAX);
     for (uint32_t i = 0; i < feed.n_fields; i++)
-        feed.sample_bytes += feed.fields[i].sample_bytes;
+        feed.sample_bytes += field_bytes(&feed.fields[i]);
     *feed_out = feed;
     return true;
 }
@@ -36,16 +44,7 @@ void tsp_feed_close(struct tsp_feed *feed)
     tsp_source_close(feed->source);
 }
 
-/* The engine's question for the name of a sample that was rejected. */
-static void describe_sample(void *context, uint64_t epoch, uint64_t ordinal, char *text, size_t len)
-{
-    const struct tsp_feed *feed = context;
-    uint64_t index = tsp_order_at(&feed->order, epoch, ordinal);
-
-    snprintf(text, len, "%s", feed->source->ops->key(feed->source, index));
-}
-
-int tsp_feed_add(struct tsp_feed *feed, struct tsocket_producer *producer)
+int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
 {
     struct tsocket_stream_options options;
 
@@ -61,8 +60,6 @@ int tsp_feed_add(struct tsp_feed *feed, struct tsocket_producer *producer)
     options.max_bad = feed->options->max_bad;
     options.null = feed->source->null;
     options.source = feed->options->source;
-    options.describe = describe_sample;
-    options.context = feed;
     return tsocket_producer_add_stream(producer, &options, NULL);
 }
 

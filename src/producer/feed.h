@@ -2,10 +2,9 @@
 /*
  * A feed: one stream of tsocketd with all that is behind it, from its options to its place in the producer.
  *
- *     options --open--> source, order, fields --size--> ring --add--> a stream of the producer
+ *     options --open--> source, fields --size--> ring --add--> a stream of the producer
  *
- * Used by the main thread; the loop thread reads order and source to name a bad sample, so a feed must stay where it is
- * until the producer is closed.
+ * Used by the main thread. The decode threads read the source, so a feed must stay open until they have ended.
  */
 #ifndef TSP_FEED_H
 #define TSP_FEED_H
@@ -20,7 +19,6 @@
 struct tsp_feed {
     const struct tsp_stream_options *options; /* borrowed */
     struct tsp_source *source;
-    struct tsp_order order;
     struct tsp_stream_plan plan;
     struct tsocket_field fields[TSP_FEED_FIELDS_MAX];
     uint32_t n_fields;
@@ -38,7 +36,7 @@ bool tsp_feed_size(struct tsp_feed *feed, struct tsp_problem *problem_out);
 void tsp_feed_close(struct tsp_feed *feed);
 
 /* Declares the stream to the producer; returns what tsocket_producer_add_stream does. */
-int tsp_feed_add(struct tsp_feed *feed, struct tsocket_producer *producer);
+int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer);
 
 /* One line about the source, the fields and the ring, for the log. */
 void tsp_feed_describe(const struct tsp_feed *feed, char *text, size_t len);

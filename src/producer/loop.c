@@ -111,6 +111,53 @@ void tsp_loop_wake(const struct tsocket_producer *producer)
     (void)ignored;
 }
 
+/* --- moving on */
+
+static void fail(struct tsocket_producer *producer, int error)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++)
+        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
+    tsp_engine_end(producer, error, tsocket_last_error());
+}
+
+static void move(struct tsocket_producer *producer, uint64_t now_ns)
+{
+    bool wake = false;
+
+    for (uint32_t i = 0; i < producer->n_streams && producer->outcome == TSOCKET_OK; i++) {
+        int rc = tsp_stream_progress(producer->streams[i], &producer->roster, now_ns, &wake);
+
+        if (rc != TSOCKET_OK)
+            fail(producer, rc);
+    }
+    if (wake)
+        pthread_cond_broadcast(&producer->room);
+}
+
+static void answer_wants(struct tsocket_producer *producer, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < producer->roster.n; i++) {
+        struct tsp_consumer *consumer = producer->roster.consumers[i];
+        struct tsi_hot hot = {.kind = TSI_READY};
+        unsigned char message[TSI_HOT_BYTES];
+
+        if (!consumer->wants || !tsp_stream_want_is_met(consumer->stream, consumer))
+            continue;
+        hot.a = consumer->stream->published;
+        tsi_hot_pack(&hot, message);
+        if (tsi_socket_send(producer->socket, consumer->route, message, sizeof(message)) == TSOCKET_EAGAIN)
+            continue; /* its queue is full: once more in the next turn */
+        consumer->wants = false;
+        consumer->waited_ns += now_ns - consumer->want_since_ns;
+    }
+}
+
+void tsp_loop_progress(struct tsocket_producer *producer, uint64_t now_ns)
+{
+    move(producer, now_ns);
+    answer_wants(producer, now_ns);
+}
+
 /* --- consumers come and go */
 
 static bool may_attach(const struct tsocket_producer *producer, int fd, const struct tsi_peer *peer)
@@ -211,12 +258,14 @@ static void send_text(struct tsocket_producer *producer, uint32_t route, char *t
 
 static struct tsp_stream *find_stream(const struct tsocket_producer *producer, const char *name)
 {
+    char names[TSOCKET_STREAMS_MAX * (TSOCKET_NAME_MAX + 2)] = "";
+
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         if (name[0] == '\0' || strcmp(producer->streams[i]->name, name) == 0)
             return producer->streams[i];
+        strcat(strcat(names, i > 0 ? ", " : ""), producer->streams[i]->name);
     }
-    tsi_fail(TSOCKET_ENOTFOUND, "the daemon %s has no stream \"%s\"; its first is \"%s\"", producer->name, name,
-             producer->streams[0]->name);
+    tsi_fail(TSOCKET_ENOTFOUND, "the daemon %s has no stream \"%s\"; it has: %.300s", producer->name, name, names);
     return NULL;
 }
 
@@ -247,8 +296,6 @@ static int send_welcome(struct tsocket_producer *producer, const struct tsp_cons
     return TSOCKET_OK;
 }
 
-static void progress(struct tsocket_producer *producer, uint64_t now_ns);
-
 static void attach(struct tsocket_producer *producer, struct tsp_consumer *consumer, uint32_t route,
                    const struct tsi_hello *hello, uint64_t now_ns)
 {
@@ -267,7 +314,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     producer->roster.ever = true;
     if (stream->number == 0 && tsp_roster_attached(&producer->roster, stream) >= producer->options.wait_for)
         stream->open = true;
-    progress(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
+    move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
     if (send_welcome(producer, consumer) != TSOCKET_OK) {
         drop(producer, consumer, "left before it was welcomed");
         return;
@@ -368,45 +415,6 @@ static void hear_all(struct tsocket_producer *producer, uint64_t now_ns)
 
 /* --- one turn of the loop */
 
-static void fail(struct tsocket_producer *producer, int error)
-{
-    for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
-    tsp_engine_end(producer, error, tsocket_last_error());
-}
-
-static void progress(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    bool wake = false;
-
-    for (uint32_t i = 0; i < producer->n_streams && producer->outcome == TSOCKET_OK; i++) {
-        int rc = tsp_stream_progress(producer->streams[i], &producer->roster, now_ns, &wake);
-
-        if (rc != TSOCKET_OK)
-            fail(producer, rc);
-    }
-    if (wake)
-        pthread_cond_broadcast(&producer->room);
-}
-
-static void answer_wants(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < producer->roster.n; i++) {
-        struct tsp_consumer *consumer = producer->roster.consumers[i];
-        struct tsi_hot hot = {.kind = TSI_READY};
-        unsigned char message[TSI_HOT_BYTES];
-
-        if (!consumer->wants || !tsp_stream_want_is_met(consumer->stream, consumer))
-            continue;
-        hot.a = consumer->stream->published;
-        tsi_hot_pack(&hot, message);
-        if (tsi_socket_send(producer->socket, consumer->route, message, sizeof(message)) == TSOCKET_EAGAIN)
-            continue; /* its queue is full: once more in the next turn */
-        consumer->wants = false;
-        consumer->waited_ns += now_ns - consumer->want_since_ns;
-    }
-}
-
 /* Whether everything that was to be done has been done. */
 static void check_end(struct tsocket_producer *producer)
 {
@@ -504,8 +512,7 @@ static void turn(struct tsocket_producer *producer, const struct epoll_event *ev
     hear_all(producer, now_ns);
     for (int i = 0; i < n; i++)
         handle(producer, &events[i], now_ns);
-    progress(producer, now_ns);
-    answer_wants(producer, now_ns);
+    tsp_loop_progress(producer, now_ns);
     check_end(producer);
     tick(producer, now_ns);
 }
@@ -517,7 +524,7 @@ void *tsp_loop_run(void *argument)
 
     pthread_mutex_lock(&producer->lock);
     producer->tick_ns = tsi_clock_ns();
-    progress(producer, producer->tick_ns);
+    tsp_loop_progress(producer, producer->tick_ns);
     while (!producer->stopping) {
         int left_ms = timeout_ms(producer, tsi_clock_ns());
         int n;

@@ -111,7 +111,7 @@ static void describe(const struct tsp_option *option, char *text, size_t len)
         describe_whole("a whole number, or one with the unit k, M, G, KiB, MiB or GiB,", option, text, len);
         break;
     case TSP_OPTION_DURATION:
-        snprintf(text, len, "a time with the unit ms, s, m or h, or 0, up to %llus",
+        snprintf(text, len, "a time in seconds, or with the unit ms, s, m or h, up to %llus",
                  (unsigned long long)option->max / 1000);
         break;
     case TSP_OPTION_REAL:

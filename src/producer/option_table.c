@@ -301,7 +301,7 @@ const struct tsp_option tsp_option_table[] = {
      .initial = "off",
      DAEMON(quiet),
      .section = TSP_SECTION_GENERAL,
-     .help = "Log warnings and errors only; no progress."},
+     .help = "Log warnings and errors only; no progress. Wins over --verbose."},
     {.name = "log-format",
      .argument = "FORMAT",
      .type = TSP_OPTION_WORD,

@@ -33,7 +33,7 @@ static const struct unit bytes_units[] = {
 };
 
 static const struct unit time_units[] = {
-    {"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {NULL, 0},
+    {"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {NULL, 0},
 };
 
 bool tsp_quantity_count(const char *text, uint64_t *count_out)
@@ -134,9 +134,5 @@ bool tsp_quantity_size(const char *text, uint64_t *amount_out, bool *bytes_out)
 
 bool tsp_quantity_duration(const char *text, uint64_t *ms_out)
 {
-    if (strcmp(text, "0") == 0) {
-        *ms_out = 0;
-        return true;
-    }
     return with_unit(text, time_units, ms_out);
 }

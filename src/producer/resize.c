@@ -24,11 +24,12 @@ struct taps {
     uint32_t count;
 };
 
-/* One direction of a resize. */
+/* One direction of a resize, counted from the first source pixel that the filter may see. */
 struct axis {
-    double from, scale; /* the box's edge; source pixels per destination pixel */
-    double reach;       /* of the filter, in source pixels */
-    uint32_t source, destination;
+    uint32_t origin;              /* that pixel's place in the picture */
+    double from, scale;           /* the box's edge; source pixels per destination pixel */
+    double reach;                 /* of the filter, in source pixels */
+    uint32_t source, destination; /* pixels that the filter may see; that are made */
     uint32_t max_taps;
     struct taps *taps; /* by destination pixel */
     size_t taps_bytes; /* room */
@@ -108,16 +109,21 @@ static bool reserve(void *buffer_at, size_t *room, size_t bytes)
     return *buffer != NULL;
 }
 
-/* Sets the geometry: the box from .. from + length of `source` pixels becomes `destination` pixels. */
+/*
+ * Sets the geometry: the box from .. from + length of `source` pixels becomes `destination` pixels. A clipped one is
+ * treated as a picture of its own.
+ */
 static void set_axis(struct axis *axis, double from, double length, uint32_t source, uint32_t destination,
-                     enum tsp_filter filter)
+                     const struct tsp_view *view)
 {
+    axis->origin = view->clip ? (uint32_t)floor(from) : 0;
+    axis->source = view->clip ? (uint32_t)ceil(from + length) - axis->origin : source;
+    from -= axis->origin;
     /* Pillow takes boxes in single precision. */
     float low = (float)from, high = (float)(from + length);
     axis->from = (double)low;
     axis->scale = (double)(high - low) / destination;
-    axis->reach = filters[filter].reach * fmax(axis->scale, 1); /* enlarging: the filter's own width */
-    axis->source = source;
+    axis->reach = filters[view->filter].reach * fmax(axis->scale, 1); /* enlarging: the filter's own width */
     axis->destination = destination;
     axis->max_taps = (uint32_t)ceil(axis->reach) * 2 + 1;
 }
@@ -140,13 +146,13 @@ static struct rows_or_columns {
 } find_needs(const struct axis *axis)
 {
     struct taps first = find_taps(axis, 0), last = find_taps(axis, axis->destination - 1);
-    return (struct rows_or_columns){first.first, last.first + last.count - first.first};
+    return (struct rows_or_columns){axis->origin + first.first, last.first + last.count - first.first};
 }
 
 static void set_axes(struct axis *x, struct axis *y, const struct tsp_view *view, uint32_t width, uint32_t height)
 {
-    set_axis(x, view->x, view->width, width, view->out.width, view->filter);
-    set_axis(y, view->y, view->height, height, view->out.height, view->filter);
+    set_axis(x, view->x, view->width, width, view->out.width, view);
+    set_axis(y, view->y, view->height, height, view->out.height, view);
 }
 
 struct tsp_rect tsp_resize_needs(const struct tsp_view *view, uint32_t width, uint32_t height)
@@ -204,7 +210,7 @@ static void squeeze_row(const struct axis *x, const uint8_t *source, uint32_t le
 {
     for (uint32_t i = 0; i < x->destination; i++, to += 3) {
         const int32_t *weights = x->weights + (size_t)i * x->max_taps;
-        const uint8_t *from = source + (size_t)(x->taps[i].first - left) * 3;
+        const uint8_t *from = source + (size_t)(x->origin + x->taps[i].first - left) * 3;
         int32_t red = ROUND, green = ROUND, blue = ROUND;
         for (uint32_t k = 0; k < x->taps[i].count; k++, from += 3) {
             red += from[0] * weights[k];
@@ -253,7 +259,7 @@ static void resize_rows(struct tsp_resize *resize, const struct tsp_pixels *pixe
     uint32_t next = y->taps[0].first; /* source row to squeeze */
     for (uint32_t i = 0; i < y->destination; i++) {
         for (; next < y->taps[i].first + y->taps[i].count; next++)
-            squeeze_row(x, source_row(pixels, next), pixels->part.x,
+            squeeze_row(x, source_row(pixels, y->origin + next), pixels->part.x,
                         resize->rows + (size_t)(next % y->max_taps) * x->destination * 3);
         blend_rows(resize, i);
         tsp_writer_row(&resize->writer, i, resize->row);

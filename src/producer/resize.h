@@ -6,7 +6,8 @@
  *     source rows --horizontal--> a few narrow rows, kept in turn --vertical--> one row --output.h--> slot
  *
  * The filter is as wide as a destination pixel is in the source, so at the box's edges it sees pixels outside the box,
- * where the picture has them. For decode.c alone; a tsp_resize belongs to one thread and reuses its buffers.
+ * where the picture has them; with view->clip it does not, as in crop(box).resize(size, filter). For decode.c alone; a
+ * tsp_resize belongs to one thread and reuses its buffers.
  */
 #ifndef TSP_RESIZE_H
 #define TSP_RESIZE_H

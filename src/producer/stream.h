@@ -8,7 +8,7 @@
  *     turn      an epoch that is decided makes place for the next one
  *     room      floor and limit rise with the slowest consumer: just before a claim needs the room, never sooner
  *
- * All of it runs on the loop thread, with the producer's lock held.
+ * All of it runs with the producer's lock held.
  */
 #ifndef TSP_STREAM_H
 #define TSP_STREAM_H

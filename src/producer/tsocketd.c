@@ -2,7 +2,7 @@
 /*
  * tsocketd: decode a dataset once, feed every trainer on this machine.
  *
- *     options -> feeds (source, order, fields, ring) -> producer (ring, protocol) -> pipeline (decode threads)
+ *     options -> producer (name) -> feeds (source, fields, ring) -> streams -> pipeline (decode threads)
  *
  * Signals. SIGTERM and SIGINT end the run, at any time and within two seconds; a second SIGINT at once. The handler
  * sets a flag, which the main thread looks at ten times a second and between the steps of the start, and starts a
@@ -155,6 +155,10 @@ static int wait_for_end(struct daemon *daemon)
         tsp_progress_tick(&progress, daemon->producer, tsi_clock_ns());
     }
     int status = asked || rc == TSOCKET_END ? EXIT_ENDED : failed();
+    if (asked)
+        tsi_log('I', "ends: %s", asked == SIGINT ? "SIGINT" : "SIGTERM");
+    else if (rc == TSOCKET_END)
+        tsi_log('I', "ends: %s", tsocket_last_error());
     tsp_progress_end(&progress, daemon->producer);
     return status;
 }
@@ -164,9 +168,7 @@ static int serve(struct daemon *daemon)
     uint32_t workers = daemon->options->workers > 0 ? daemon->options->workers : tsp_machine_cpus();
 
     signal(SIGPIPE, SIG_IGN); /* a consumer that dies is no reason to die */
-    int status = open_producer(daemon);
-    if (status == EXIT_ENDED && !asked)
-        status = add_streams(daemon);
+    int status = add_streams(daemon);
     if (status == EXIT_ENDED && !asked) {
         block_signals(SIG_BLOCK);
         status = start_threads(daemon, workers);
@@ -176,7 +178,6 @@ static int serve(struct daemon *daemon)
         tsocket_producer_stop(daemon->producer);
         tsp_pipeline_join(daemon->pipeline);
     }
-    tsocket_producer_close(daemon->producer);
     return status;
 }
 
@@ -216,6 +217,7 @@ static int list(const struct daemon *daemon)
     return EXIT_FAILED;
 }
 
+/* The name first: that it is taken should not take a walk over a million files to find out. */
 static int run(const struct tsp_options *options)
 {
     static struct daemon daemon; /* large, and there is one */
@@ -223,11 +225,15 @@ static int run(const struct tsp_options *options)
 
     daemon.options = options;
     catch_signals();
-    int status = open_feeds(&daemon, &problem);
+    int status = options->list ? EXIT_ENDED : open_producer(&daemon);
+    if (status != EXIT_ENDED)
+        return status;
+    status = open_feeds(&daemon, &problem);
     if (status != EXIT_ENDED)
         tsi_log('E', "%s", problem.text);
     else if (!asked)
         status = options->list ? list(&daemon) : serve(&daemon);
+    tsocket_producer_close(daemon.producer);
     for (uint32_t i = 0; i < daemon.n_feeds; i++)
         tsp_feed_close(&daemon.feeds[i]);
     return status;

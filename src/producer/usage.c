@@ -94,7 +94,9 @@ static size_t print_name(const struct tsp_option *option, FILE *out)
     if (option->positional)
         column += fprintf(out, "%s", option->argument);
     else
-        column += fprintf(out, "--%s%s", off_form ? "[no-]" : "", option->name);
+        column += fprintf(out, "--%s", option->name);
+    if (off_form)
+        column += fprintf(out, ", --no-%s", option->name);
     if (option->argument != NULL && !option->positional)
         column += fprintf(out, " %s", option->argument);
     return (size_t)column;
@@ -103,7 +105,7 @@ static size_t print_name(const struct tsp_option *option, FILE *out)
 static void print_option(const struct tsp_option *option, FILE *out)
 {
     char text[512];
-    bool plain = option->initial == NULL || option->type == TSP_OPTION_SWITCH; /* [no-] and the help say it */
+    bool plain = option->initial == NULL || option->type == TSP_OPTION_SWITCH; /* --no- and the help say it */
     size_t column = print_name(option, out);
 
     if (column >= MARGIN) {

@@ -50,6 +50,7 @@ static void plan_train(const struct tsp_recipe *recipe, uint64_t epoch, uint64_t
                        uint32_t width, uint32_t height, struct tsp_view *view)
 {
     struct tsp_random random;
+    view->clip = true; /* torchvision crops before it resizes */
     tsp_random_init(&random, recipe->seed, epoch, sample, number, TSP_RANDOM_FLIP);
     view->flip = tsp_random_uniform(&random, 0, 1) < recipe->hflip;
 
@@ -70,6 +71,7 @@ static void plan_eval(const struct tsp_recipe *recipe, uint32_t width, uint32_t 
     double across = width / resized_width, down = height / resized_height;
     double left = rint((resized_width - size) / 2), top = rint((resized_height - size) / 2);
     set_box(view, left * across, top * down, size * across, size * down);
+    view->clip = false; /* torchvision resizes before it crops */
     view->flip = false;
 }
 
@@ -100,5 +102,6 @@ void tsp_view_whole(const struct tsp_recipe *recipe, uint32_t width, uint32_t he
 {
     set_output(recipe, width, height, view_out);
     set_box(view_out, 0, 0, width, height);
+    view_out->clip = true;
     view_out->flip = false;
 }

@@ -6,8 +6,8 @@
 
     DIR/NAME.jpg, DIR/NAME.rgb   pictures in every common layout, and their pixels
     DIR/resizes.bin              resizes, one behind the other, little-endian: u32 source width, source height, filter
-                                 (0 bilinear, 1 bicubic), width, height; f64 box x, y, width, height; the pixels of the
-                                 source and of the result
+                                 (0 bilinear, 1 bicubic), clip (1 the box is cut out first), width, height; f64 box x,
+                                 y, width, height; the pixels of the source and of the result
 """
 import io
 import os
@@ -71,7 +71,7 @@ def jpegs(folder):
 def resizes(folder):
     rs = np.random.RandomState(1)
     with open(os.path.join(folder, "resizes.bin"), "wb") as f:
-        for n in range(240):
+        for n in range(320):
             width, height = int(rs.randint(1, 300)), int(rs.randint(1, 300))
             out = (int(rs.randint(1, 120)), int(rs.randint(1, 120)))
             if n % 4 == 0:
@@ -79,15 +79,16 @@ def resizes(folder):
             else:
                 x, y = rs.uniform(0, width * 0.7), rs.uniform(0, height * 0.7)
                 box = (x, y, rs.uniform(0.1, 1) * (width - x), rs.uniform(0.1, 1) * (height - y))
-                if n % 4 == 1:
+                if n % 4 in (1, 2):
                     box = tuple(float(int(v)) for v in box[:2]) + tuple(max(1.0, float(int(v))) for v in box[2:])
                 if n % 8 == 5:
                     out = (int(box[2]), int(box[3]))
             im = picture(width, height, n) if n % 3 else Image.fromarray(
                 rs.choice(np.array([0, 255], np.uint8), (height, width, 3)))
             x, y, w, h = box
-            made = im.resize(out, FILTERS[n % 2], box=(x, y, x + w, y + h))
-            f.write(struct.pack("<5I4d", width, height, n % 2, *out, *box) + im.tobytes() + made.tobytes())
+            corners, kind, clip = (x, y, x + w, y + h), n // 4 % 2, n % 4 == 2
+            made = im.crop(corners).resize(out, FILTERS[kind]) if clip else im.resize(out, FILTERS[kind], box=corners)
+            f.write(struct.pack("<6I4d", width, height, kind, clip, *out, *box) + im.tobytes() + made.tobytes())
 
 
 if __name__ == "__main__":

@@ -264,8 +264,8 @@ static void every_bad_value_names_flag_value_limit_and_way_out(void **state)
         {"--seed -1 /d", "--seed -1: must be a whole number, 0 or more; for example 0"},
         {"--ring 3Q /d", "--ring 3Q: must be a whole number, or one with the unit k, M, G, KiB, MiB or GiB, from 1 to "
                          "1125899906842624; for example 1024, or 2GiB for so many bytes"},
-        {"--join-grace 5 /d", "--join-grace 5: must be a time with the unit ms, s, m or h, or 0, up to 3600s; for "
-                              "example 5s"},
+        {"--join-grace 5d /d", "--join-grace 5d: must be a time in seconds, or with the unit ms, s, m or h, up to "
+                               "3600s; for example 5s"},
         {"--workers 0 /d", "--workers 0: must be a whole number from 1 to 1024; for example 4"},
         {"--name .x /d", "--name .x: must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, not starting with a dot; for "
                          "example main"},

@@ -100,14 +100,14 @@ static void sizes_with_other_units_are_wrong(void **state)
     assert_int_equal(amount, KEPT);
 }
 
-static void durations_need_a_unit(void **state)
+static void durations_are_seconds_or_have_a_unit(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
         uint64_t ms;
-    } right[] = {{"0", 0}, {"5s", 5000}, {"500ms", 500}, {"1.5m", 90000}, {"2h", 7200000}, {"0s", 0}};
-    static const char *const wrong[] = {"", "5", "s", "-5s", "5d", "5 s", "1e30h"};
+    } right[] = {{"0", 0}, {"5", 5000}, {"5s", 5000}, {"500ms", 500}, {"1.5m", 90000}, {"2h", 7200000}, {"0s", 0}};
+    static const char *const wrong[] = {"", "s", "-5s", "5d", "5 s", "1e30h"};
     uint64_t ms = KEPT;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_false(tsp_quantity_duration(wrong[i], &ms));
@@ -121,10 +121,13 @@ static void durations_need_a_unit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_are_digits_only),        cmocka_unit_test(reals_may_be_fractions),
-        cmocka_unit_test(reals_are_finite_and_decimal),  cmocka_unit_test(lists_have_exactly_their_length),
-        cmocka_unit_test(sizes_know_samples_from_bytes), cmocka_unit_test(sizes_with_other_units_are_wrong),
-        cmocka_unit_test(durations_need_a_unit),
+        cmocka_unit_test(counts_are_digits_only),
+        cmocka_unit_test(reals_may_be_fractions),
+        cmocka_unit_test(reals_are_finite_and_decimal),
+        cmocka_unit_test(lists_have_exactly_their_length),
+        cmocka_unit_test(sizes_know_samples_from_bytes),
+        cmocka_unit_test(sizes_with_other_units_are_wrong),
+        cmocka_unit_test(durations_are_seconds_or_have_a_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #include "producer/resize.h"
 
 struct reference {
-    uint32_t source_width, source_height, filter, width, height;
+    uint32_t source_width, source_height, filter, clip, width, height;
     double box[4];
     const uint8_t *source;
     const uint8_t *result;
@@ -45,19 +45,20 @@ static bool next_reference(size_t *at, struct reference *reference)
 {
     if (*at == file_len)
         return false;
-    uint32_t numbers[5];
+    uint32_t numbers[6];
     memcpy(numbers, file + *at, sizeof numbers);
     memcpy(reference->box, file + *at + sizeof numbers, sizeof reference->box);
     *at += sizeof numbers + sizeof reference->box;
     reference->source_width = numbers[0];
     reference->source_height = numbers[1];
     reference->filter = numbers[2];
-    reference->width = numbers[3];
-    reference->height = numbers[4];
+    reference->clip = numbers[3];
+    reference->width = numbers[4];
+    reference->height = numbers[5];
     reference->source = file + *at;
     *at += (size_t)numbers[0] * numbers[1] * 3;
     reference->result = file + *at;
-    *at += (size_t)numbers[3] * numbers[4] * 3;
+    *at += (size_t)numbers[4] * numbers[5] * 3;
     assert_true(*at <= file_len);
     return true;
 }
@@ -70,6 +71,7 @@ static struct tsp_view view_of(const struct reference *reference, uint8_t *data)
         .width = reference->box[2],
         .height = reference->box[3],
         .filter = reference->filter ? TSP_BICUBIC : TSP_BILINEAR,
+        .clip = reference->clip != 0,
         .out = {.width = reference->width, .height = reference->height, .dtype = TSOCKET_UINT8, .data = data},
     };
 }

@@ -80,8 +80,8 @@ static void nothing_in_it_is_believed(void **state)
         "{\"streams\":[null,3,{},[[]]]}",
         "{\"daemon\":3,\"pid\":\"x\"}",
         "{\"streams\":[{\"consumers\":{\"a\":1},\"bad\":[],\"head\":-1e300,\"floor\":1e300,\"capacity\":0}]}",
-        "{\"streams\":[{\"head\":9e15,\"floor\":0,\"capacity\":1,\"consumers\":[{\"shard\":[\"a\"]},{\"shard\":[1,2,3]}"
-        "]}]}",
+        "{\"streams\":[{\"head\":9e15,\"floor\":0,\"capacity\":1}]}",
+        "{\"streams\":[{\"consumers\":[{\"shard\":[\"a\"]},{\"shard\":[1,2,3]}]}]}",
         "{\"workers\":{\"stages\":[1,2]},\"uptime_s\":-5}",
     };
     for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
