@@ -39,6 +39,10 @@ SCALE = float(os.environ.get("TSOCKET_TEST_SCALE", "1"))
 PATIENCE = min(max(1.0, 1.0 / SCALE), 10.0)
 SHM = "/dev/shm"
 
+# For tests that are two users, which only root can be: nobody, and the words that make a command its.
+OTHER_UID = 65534
+OTHER_USER = ("setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups")
+
 
 def repeats(times):
     """How often to do what the test wants to do `times` times."""
@@ -367,7 +371,7 @@ class SystemTest(unittest.TestCase):
 
     def launch_daemon(self, *args, name="main", **popen):
         """A daemon that may not be ready yet. Nobody waits for late joiners unless the test asks for it."""
-        if not any(a.startswith("--join-grace") for a in args):
+        if not any(os.fsdecode(a).startswith("--join-grace") for a in args):
             args = ("--join-grace", "0", *args)
         daemon = Daemon(self, name, args, **popen)
         self.processes.append(daemon)

@@ -9,9 +9,7 @@ import stat
 import struct
 import unittest
 
-from harness import TSOCKETCTL, SystemTest, patient, repeats, wait_until
-
-OTHER_USER = 65534
+from harness import OTHER_UID, OTHER_USER, TSOCKETCTL, SystemTest, patient, repeats, wait_until
 
 
 class PermissionsTest(SystemTest):
@@ -30,7 +28,7 @@ class PermissionsTest(SystemTest):
     def as_other_user(self):
         if os.geteuid() != 0:
             self.skipTest("only root can be two users")
-        return ["setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups"]
+        return OTHER_USER
 
     def test_another_user_cannot_attach(self):
         wrapper = self.as_other_user()
@@ -55,7 +53,7 @@ class PermissionsTest(SystemTest):
         mine = self.start_daemon("synthetic:13x8x8", "--ring", "64")
         del self.environment["TSOCKET_DIR"]
         self.environment["TMPDIR"] = self.folder
-        folder = f"/tmp/tsocket-{OTHER_USER}"
+        folder = f"/tmp/tsocket-{OTHER_UID}"
         self.assertFalse(os.path.exists(folder), f"{folder} is in use")
         theirs = self.launch_daemon("synthetic:17x8x8", "--ring", "64", wrapper=wrapper)
         wait_until(lambda: self.run_as(wrapper, "status").returncode == 0, what="readiness of the other user's daemon")
