@@ -28,8 +28,9 @@ record() {
 build() {
     local folder=build-test-$1
     shift
-    if ! { cmake -S . -B "$folder" -G Ninja -DTSOCKET_WERROR=ON "$@" && cmake --build "$folder" -j "$jobs"; } \
-        >"$folder.log" 2>&1; then
+    # the flags of RelWithDebInfo, but with assertions
+    if ! { cmake -S . -B "$folder" -G Ninja -DTSOCKET_WERROR=ON -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O2 -g" "$@" &&
+        cmake --build "$folder" -j "$jobs"; } >"$folder.log" 2>&1; then
         tail -n 60 "$folder.log"
         return 1
     fi

@@ -39,6 +39,10 @@ SCALE = float(os.environ.get("TSOCKET_TEST_SCALE", "1"))
 PATIENCE = min(max(1.0, 1.0 / SCALE), 10.0)
 SHM = "/dev/shm"
 
+# For tests that are two users, which only root can be: nobody, and the words that make a command its.
+OTHER_UID = 65534
+OTHER_USER = ("setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups")
+
 
 def repeats(times):
     """How often to do what the test wants to do `times` times."""
@@ -126,6 +130,11 @@ class Process:
     def state(self):
         with open(f"/proc/{self.pid}/stat") as f:
             return f.read().rpartition(")")[2].split()[0]
+
+    def close(self):
+        """Nothing is read from it any more."""
+        if self.child.stdout is not None:
+            self.child.stdout.close()
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -281,7 +290,7 @@ class Tap(Process):
         status = self.wait(seconds)
         with self.changed:
             read = self.changed.wait_for(lambda: self.reader is None, patient(5))
-        self.child.stdout.close()
+        self.close()
         self.test.assertTrue(read, f"{self} has ended, but something else holds its output")
         self.test.assertEqual(status, code, f"exit status of {self}: {self.of_kind('error')} {self.stderr()}")
         return self
@@ -362,7 +371,7 @@ class SystemTest(unittest.TestCase):
 
     def launch_daemon(self, *args, name="main", **popen):
         """A daemon that may not be ready yet. Nobody waits for late joiners unless the test asks for it."""
-        if not any(a.startswith("--join-grace") for a in args):
+        if not any(os.fsdecode(a).startswith("--join-grace") for a in args):
             args = ("--join-grace", "0", *args)
         daemon = Daemon(self, name, args, **popen)
         self.processes.append(daemon)
@@ -484,6 +493,7 @@ class SystemTest(unittest.TestCase):
         for process in self.processes:
             process.signal(signal.SIGKILL)
             process.child.wait()
+            process.close()
         for pid in processes_with("TSOCKET_DIR", self.runtime):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -3,17 +3,17 @@
 import time
 import unittest
 
-from harness import SystemTest, repeats, wait_until
+from harness import SystemTest, patient, repeats, wait_until
 
 
 class JoiningTest(SystemTest):
     def test_a_consumer_that_comes_within_the_grace_gets_the_first_epoch_whole(self):
-        daemon = self.start_daemon("synthetic:101x8x8", "--ring", "64", "--join-grace", "30", "--epochs", "2")
+        grace = f"{patient(2000):.0f}ms"
+        daemon = self.start_daemon("synthetic:101x8x8", "--ring", "64", "--join-grace", grace, "--epochs", "2")
         early = self.tap(daemon, 5)
         early.wait_batches(4)
         late = self.tap(daemon, 7)
         self.assertEqual(late.attached()["epoch"], 0)
-        # Only the grace keeps the first epoch's start, and it is long: nobody ends before it has ended.
         for tap in (early, late):
             tap.finish()
             self.assert_whole_epochs(tap, 101, tap.batch_size, range(2))
@@ -142,11 +142,13 @@ class StreamsTest(SystemTest):
     def test_two_streams_with_recipes_of_their_own(self):
         daemon = self.start_daemon(
             "synthetic:101x8x8",
-            *("--ring", "64", "--epochs", "2"),
+            *("--ring", "64", "--epochs", "2", "--wait-for", "2"),
             *("--stream", "val=synthetic:13x4x4,shuffle=off,augment=eval"),
         )
-        train = [self.tap("main", 5), self.tap("main/train", 7)]
         val = [self.tap("main/val", 4), self.tap("main/val", 13)]
+        for tap in val:
+            tap.attached()
+        train = [self.tap("main", 5), self.tap("main/train", 7)]
         for tap in train:
             tap.finish()
             self.assert_whole_epochs(tap, 101, tap.batch_size, range(2))

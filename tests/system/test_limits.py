@@ -166,7 +166,7 @@ class UsageTest(SystemTest):
     def test_help_names_every_option(self):
         text = self.run_program(TSOCKETD, "--help", text=True).stdout
         for option in re.findall(r"--[a-z-]+", """--name --stream --size --augment --scale --ratio --hflip --interpolation
-            --crop-pct --dtype --layout --mean --std --seed --shuffle --epochs --ring --max-batch --workers --wait-for
+            --crop-pct --dtype --layout --mean --std --seed --no-shuffle --epochs --ring --max-batch --workers --wait-for
             --join-grace --exit-when-idle --on-bad --max-bad --list --config --log-format --version"""):
             self.assertIn(option, text)
 
@@ -176,7 +176,7 @@ class UsageTest(SystemTest):
             f.write('{"name": "from-file", "ring": 30, "shuffle": false}')
         self.environment["TSOCKETD_RING"] = "20"
         args = [TSOCKETD, "--config", config, "--join-grace", "0", "--max-batch", "5", "synthetic:13x8x8"]
-        with subprocess.Popen(args, env=self.environment) as child:
+        with subprocess.Popen(args, env=self.environment, stderr=subprocess.DEVNULL) as child:
             try:
                 tap = self.tap_when_ready("from-file", 5)
                 self.assertEqual(tap.epochs()[0].indices(), list(range(13)), "shuffle comes from the file")

@@ -59,7 +59,7 @@ class MemoryTest(SystemTest):
         self.assertFalse(os.path.exists(daemon.folder))
 
     def test_a_ring_larger_than_the_machine_is_refused_with_both_numbers(self):
-        self.assert_refused(self.launch_daemon("synthetic:13x512x512", "--ring", "100000000"))
+        self.assert_refused(self.launch_daemon("synthetic:13x512x512", "--ring", "1000000"))
 
     def test_a_ring_larger_than_the_control_group_allows_is_refused_with_both_numbers(self):
         group = self.memory_group(256 << 20)

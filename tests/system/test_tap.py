@@ -67,8 +67,8 @@ class StatusTest(SystemTest):
     def test_the_status_tells_who_is_there_and_what_holds_the_ring_back(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
         slow = self.tap(daemon, 8, "--hold-ms", "3600000")
-        fast = self.tap(daemon, 5)
         slow.wait_batches(1)
+        fast = self.tap(daemon, 5)
         fast.wait_batches(2)
         status = daemon.status()
         stream = status["streams"][0]
