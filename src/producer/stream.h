@@ -85,6 +85,9 @@ void tsp_stream_describe_start(const struct tsp_stream *stream, const struct tsp
  */
 int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns, bool *wake_out);
 
+/* The last sample that was made is the stream's last. TSOCKET_EINVAL: some are being made. */
+int tsp_stream_finish(struct tsp_stream *stream);
+
 /* Whether what the consumer sleeps for has come. */
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer);
 
