@@ -30,6 +30,7 @@ FIELDS_MAX = 16
 NDIM_MAX = 6
 NAME_MAX = 64
 STAGES_MAX = 4
+CHANNELS_MAX = 4
 
 OK = 0
 EAGAIN = -1
@@ -110,6 +111,23 @@ class Epoch(ctypes.Structure):
                 ("received", ctypes.c_uint64)]
 
 
+class Conversion(ctypes.Structure):
+    """struct tsocket_conversion"""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t), ("dtype", ctypes.c_int), ("channels_first", ctypes.c_bool),
+        ("channels", ctypes.c_uint32), ("mean", ctypes.c_float * CHANNELS_MAX), ("std", ctypes.c_float * CHANNELS_MAX)]
+
+
+class Claim(ctypes.Structure):
+    """struct tsocket_claim"""
+
+    _fields_ = [
+        ("stream", ctypes.c_uint32), ("epoch", ctypes.c_uint64), ("ordinal", ctypes.c_uint64),
+        ("position", ctypes.c_uint64), ("data", ctypes.c_void_p * FIELDS_MAX), ("stage_ns", ctypes.c_uint64 * STAGES_MAX),
+        ("begun_ns", ctypes.c_uint64)]
+
+
 class ProducerOptions(ctypes.Structure):
     """struct tsocket_producer_options"""
 
@@ -153,11 +171,18 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_position", integer, handle, out(ctypes.c_uint64), out(ctypes.c_uint64))
     call("tsocket_ended_epoch", integer, handle, out(Epoch))
     call("tsocket_close", None, handle)
+    call("tsocket_conversion_init", None, out(Conversion))
+    call("tsocket_convert", integer, out(Conversion), handle, ctypes.c_uint64, ctypes.c_uint64, handle)
     call("tsocket_producer_options_init", None, out(ProducerOptions))
     call("tsocket_stream_options_init", None, out(StreamOptions))
     call("tsocket_producer_open", integer, out(ProducerOptions), out(handle))
     call("tsocket_producer_add_stream", integer, handle, out(StreamOptions), out(ctypes.c_uint32))
     call("tsocket_producer_start", integer, handle)
+    call("tsocket_producer_claim", integer, handle, integer, out(Claim))
+    call("tsocket_producer_end_epoch", integer, handle, out(Claim))
+    call("tsocket_producer_write", integer, handle, ctypes.c_uint32, integer, out(handle), ctypes.c_uint64,
+         out(ctypes.c_uint64))
+    call("tsocket_producer_finish", integer, handle, ctypes.c_uint32)
     call("tsocket_producer_fail", None, handle, integer, text)
     call("tsocket_producer_wait", integer, handle, integer)
     call("tsocket_producer_stop", None, handle)
