@@ -18,9 +18,10 @@ from ._library import __version__, library_path
 from .errors import (BadSample, Busy, Elapsed, Error, Forked, Gone, Held, Invalid, LibraryMismatch, LibraryNotFound,
                      NotFound, OutOfMemory, Protocol, Refused, ResumeError, StreamEnd, System, Timeout)
 from .loader import Batch, Field, Loader
+from .producer import Producer
 
 __all__ = [
-    "Array", "Batch", "Field", "Loader", "library_path", "__version__",
+    "Array", "Batch", "Field", "Loader", "Producer", "library_path", "__version__",
     "BadSample", "Busy", "Elapsed", "Error", "Forked", "Gone", "Held", "Invalid", "LibraryMismatch", "LibraryNotFound",
     "NotFound", "OutOfMemory", "Protocol", "Refused", "ResumeError", "StreamEnd", "System", "Timeout",
 ]

@@ -22,7 +22,7 @@ _DTYPE_CODE_OFFSET = {b"dltensor": 20, b"dltensor_versioned": 32 + 20}
 
 
 @functools.lru_cache(maxsize=256)
-def _memory_type(ctype: type, count: int) -> type:
+def memory_type(ctype: type, count: int) -> type:
     """A ctypes array whose objects can carry the owner of their memory along."""
     return type("_Memory", (ctype * count,), {})
 
@@ -69,7 +69,7 @@ class Array:
     def buffer(self) -> Any:
         """The memory as a flat ctypes array, which keeps the batch. Read-only, though ctypes does not know it: a write
         through it ends the process."""
-        memory = _memory_type(self._dtype.ctype, math.prod(self.shape)).from_address(self._address)
+        memory = memory_type(self._dtype.ctype, math.prod(self.shape)).from_address(self._address)
         memory.owner = self._owner
         return memory
 

@@ -10,6 +10,8 @@ import ctypes
 import mmap
 from typing import Any, List
 
+from ._array import memory_type
+
 
 class Pool:
     """Blocks of `len_bytes`. Any thread."""
@@ -24,7 +26,7 @@ class Pool:
             block = self._free.pop()
         except IndexError:
             block = mmap.mmap(-1, self._len_bytes)
-        memory = _block_type(self._len_bytes).from_buffer(block)
+        memory = memory_type(ctypes.c_uint8, self._len_bytes).from_buffer(block)
         memory.owner = _Return(self._free, block)
         return memory
 
@@ -40,7 +42,3 @@ class _Return:
 
     def __del__(self) -> None:
         self._free.append(self._block)
-
-
-def _block_type(len_bytes: int) -> type:
-    return type("_Block", (ctypes.c_uint8 * len_bytes,), {})
