@@ -240,12 +240,12 @@ static void a_stream_can_be_finished_in_the_middle_of_an_epoch(void **state)
 
     (void)state;
     assert_int_equal(write_values(producer, 0, 0, 5, TSOCKET_OK), 5);
+    expect_values(ts, 0, 4); /* while nobody knows where the epoch will end */
     assert_int_equal(tsocket_producer_claim(producer, 0, &claim), TSOCKET_OK);
     assert_int_equal(tsocket_producer_finish(producer, 0), TSOCKET_EINVAL); /* a sample is being made */
     *(int64_t *)claim.data[0] = rig_value(0, 5);
     tsocket_producer_commit(producer, &claim);
     assert_int_equal(tsocket_producer_finish(producer, 0), TSOCKET_OK);
-    expect_values(ts, 0, 4);
     expect_values(ts, 4, 2);
     rig_expect_epoch_end(ts, 0, 6);
     assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_END);
