@@ -166,12 +166,7 @@ class Loader:
     # --- iteration
 
     def __iter__(self) -> Iterator[Batch]:
-        while True:
-            batch = self._next_batch()
-            if batch is None:
-                return
-            yield batch
-            batch = None
+        return _Epoch(self)
 
     def epochs(self) -> Iterator[int]:
         """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
@@ -324,6 +319,23 @@ class Loader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Epoch:
+    """The rest of an epoch. No generator, which an error such as Timeout would end."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader: Optional[Loader] = loader
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self._loader._next_batch() if self._loader is not None else None
+        if batch is None:
+            self._loader = None
+            raise StopIteration
+        return batch
 
 
 def _positive(what: str, value: int) -> int:
