@@ -414,8 +414,8 @@ static void hear_all(struct tsocket_producer *producer, uint64_t now_ns)
 
 /* --- one turn of the loop */
 
-/* Whether everything that was to be done has been done. */
-static void check_end(struct tsocket_producer *producer)
+/* Whether everything that was to be done has been done. Those who come within the grace are still to be served. */
+static void check_end(struct tsocket_producer *producer, uint64_t now_ns)
 {
     bool finished = true; /* all streams have been made to their end, and somebody read each */
     bool visited = false;
@@ -424,7 +424,8 @@ static void check_end(struct tsocket_producer *producer)
         return;
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         visited = visited || producer->streams[i]->visited;
-        finished = finished && producer->streams[i]->visited && producer->streams[i]->finished;
+        finished = finished && producer->streams[i]->visited && producer->streams[i]->finished &&
+                   now_ns >= producer->streams[i]->keep_until_ns;
     }
     if (finished)
         tsp_engine_end(producer, TSOCKET_END, "all epochs have been read");
@@ -515,7 +516,7 @@ static void turn(struct tsocket_producer *producer, const struct epoll_event *ev
     for (int i = 0; i < n; i++)
         handle(producer, &events[i], now_ns);
     tsp_loop_progress(producer, now_ns);
-    check_end(producer);
+    check_end(producer, now_ns);
     tick(producer, now_ns);
 }
 
