@@ -13,7 +13,7 @@ set -euo pipefail
 
 build="build-essential cmake ninja-build pkg-config libzmq3-dev libcjson-dev libjpeg-dev libxxhash-dev libopenblas-dev"
 photos="python3 python3-pil"
-tests="clang clang-format libcmocka-dev python3-numpy libjpeg-turbo-progs strace"
+tests="clang clang-format libcmocka-dev python3-numpy python3-torch python3-venv python3-setuptools python3-wheel libjpeg-turbo-progs strace"
 bench="python3-torch"
 
 die() {
