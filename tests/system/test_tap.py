@@ -23,7 +23,7 @@ class DumpTest(SystemTest):
 
     def test_dumped_batches_hold_what_the_lines_say(self):
         tap, folder = self.dump("synthetic:13x8x6", 5)
-        self.assertEqual(len(os.listdir(folder)), 3 * len(tap.of_kind("batch")))
+        self.assertEqual(len(os.listdir(folder)), 3 * tap.seen())
         for batch in tap.of_kind("batch"):
             image, label, index = (self.load(folder, batch, f) for f in ("image", "label", "index"))
             self.assertEqual((image.shape, image.dtype), ((batch["count"], 8, 6, 3), np.uint8))
