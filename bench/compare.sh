@@ -12,11 +12,6 @@ set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build}
 
-build_tools() {
-    [ -e "$build/CMakeCache.txt" ] || cmake -S "$top" -B "$build" -G Ninja >/dev/null
-    cmake --build "$build" --target tsocketd tsocketctl loader >&2
-}
-
 main() {
     local out=$build/bench args=() folder=
     while [ $# -gt 0 ]; do
@@ -27,7 +22,7 @@ main() {
         *) folder=$1 && shift ;;
         esac
     done
-    build_tools
+    "$top/scripts/build.sh" tsocketd tsocketctl loader
     if [ -z "$folder" ]; then
         folder=$build/photos/train
         "$top/scripts/make_photos.sh" "$build/photos"

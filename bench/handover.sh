@@ -18,11 +18,6 @@ stop_daemon() {
     rm -rf "$TSOCKET_DIR"
 }
 
-build_tools() {
-    [ -e "$build/CMakeCache.txt" ] || cmake -S "$top" -B "$build" -G Ninja >/dev/null
-    cmake --build "$build" --target tsocketd handover >&2
-}
-
 rate_of() { # K: batches per second of the slowest of K consumers of the daemon
     "$build/bench/handover" --attach handover --consumers "$1" --seconds 5 --json |
         sed -n 's/.*"least_batches_per_s":\([0-9]*\).*/\1/p'
@@ -39,7 +34,7 @@ compare_to_one() {
 
 main() {
     local result
-    build_tools
+    "$top/scripts/build.sh" tsocketd handover
     TSOCKET_DIR=$(mktemp -d)
     export TSOCKET_DIR
     trap stop_daemon EXIT

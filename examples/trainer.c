@@ -99,7 +99,7 @@ static struct options parse(int argc, char **argv)
             o.seed = (uint64_t)number(flags[i].name, optarg, 0, 1e15);
             break;
         case 'c':
-            o.classes = (uint32_t)number(flags[i].name, optarg, 2, 100000);
+            o.classes = (uint32_t)number(flags[i].name, optarg, 1, 100000);
             break;
         case 't':
             o.step_ms = (uint32_t)number(flags[i].name, optarg, 0, 1e6);

@@ -39,12 +39,6 @@ clean_up() {
     rm -rf "$TSOCKET_DIR"
 }
 
-build_all() {
-    say "building into $build"
-    [ -e "$build/CMakeCache.txt" ] || cmake -S "$top" -B "$build" -G Ninja >/dev/null
-    cmake --build "$build" --target tsocketd tsocketctl trainer | tail -n 1
-}
-
 # Sets $folder and the options for tsocketd and the trainers that depend on it.
 choose_photos() {
     daemon_options=() trainer_options=()
@@ -94,7 +88,8 @@ sum_up() {
 main() {
     [ $# -le 1 ] || die "usage: quickstart.sh [FOLDER]"
     "$top/scripts/deps.sh" build
-    build_all
+    say "building into $build"
+    BUILD=$build "$top/scripts/build.sh" tsocketd tsocketctl trainer
     choose_photos "$@"
     TSOCKET_DIR=$(mktemp -d)
     export TSOCKET_DIR

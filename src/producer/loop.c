@@ -311,7 +311,6 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
         return;
     }
     consumer->route = route;
-    producer->roster.ever = true;
     if (stream->number == 0 && tsp_roster_attached(&producer->roster, stream) >= producer->options.wait_for)
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
@@ -418,15 +417,18 @@ static void hear_all(struct tsocket_producer *producer, uint64_t now_ns)
 /* Whether everything that was to be done has been done. */
 static void check_end(struct tsocket_producer *producer)
 {
-    bool finished = true;
+    bool finished = true; /* all streams have been made to their end, and somebody read each */
+    bool visited = false;
 
-    if (!producer->roster.ever || tsp_roster_attached(&producer->roster, NULL) > 0)
+    if (tsp_roster_attached(&producer->roster, NULL) > 0)
         return;
-    for (uint32_t i = 0; i < producer->n_streams; i++)
-        finished = finished && producer->streams[i]->finished;
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        visited = visited || producer->streams[i]->visited;
+        finished = finished && producer->streams[i]->visited && producer->streams[i]->finished;
+    }
     if (finished)
         tsp_engine_end(producer, TSOCKET_END, "all epochs have been read");
-    else if (producer->options.exit_when_idle)
+    else if (visited && producer->options.exit_when_idle)
         tsp_engine_end(producer, TSOCKET_END, "the last consumer has left");
 }
 

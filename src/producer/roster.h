@@ -58,7 +58,6 @@ struct tsp_roster {
     uint32_t n;
     uint32_t max;
     uint64_t next_id;
-    bool ever; /* somebody has been attached */
 };
 
 int tsp_roster_init(struct tsp_roster *roster, uint32_t max); /* TSOCKET_OK, TSOCKET_ENOMEM */

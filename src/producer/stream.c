@@ -229,6 +229,7 @@ int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster
         consumer->epoch = epoch;
     }
     consumer->stream = stream;
+    stream->visited = true;
     return TSOCKET_OK;
 }
 

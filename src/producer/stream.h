@@ -44,6 +44,7 @@ struct tsp_stream {
     struct tsp_filler filler;
     uint64_t floor;         /* as published */
     uint64_t published;     /* head as published */
+    bool visited;           /* somebody has been attached */
     bool open;              /* enough consumers are there for the first epoch to begin */
     bool finished;          /* the last epoch is decided */
     uint64_t keep_position; /* a group's first epoch stays in the ring */
