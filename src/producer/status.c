@@ -75,7 +75,7 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns
     cJSON_AddStringToObject(
         json, "state",
         consumer->state == TSP_READING && consumer->wants ? "waiting" : tsp_consumer_state_word(consumer->state));
-    add(json, "epoch", consumer->epoch);
+    add(json, "epoch", start.epoch);
     add(json, "first", start.first);
     add(json, "position", start.position);
     add(json, "released", consumer->released);

@@ -131,6 +131,16 @@ static uint64_t oldest_epoch(const struct tsp_stream *stream)
     return begun > TSI_EPOCHS ? begun - TSI_EPOCHS : 0;
 }
 
+/* The epoch that a position at or above the floor belongs to. */
+static uint64_t epoch_of(const struct tsp_stream *stream, uint64_t position)
+{
+    uint64_t epoch = stream->filler.epoch;
+
+    while (epoch > oldest_epoch(stream) && epoch_at(stream, epoch).start > position)
+        epoch--;
+    return epoch;
+}
+
 static void raise_floor(struct tsp_stream *stream, uint64_t floor)
 {
     if (floor <= stream->floor)
@@ -199,11 +209,8 @@ static void join_now(struct tsp_stream *stream, const struct tsp_roster *roster,
                      uint64_t now_ns)
 {
     uint64_t position = tsp_roster_slowest(roster, stream)->released;
-    uint64_t epoch = stream->filler.epoch;
 
-    while (epoch > oldest_epoch(stream) && epoch_at(stream, epoch).start > position)
-        epoch--;
-    activate(stream, roster, consumer, epoch, position, now_ns);
+    activate(stream, roster, consumer, epoch_of(stream, position), position, now_ns);
 }
 
 int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
@@ -243,13 +250,14 @@ void tsp_stream_describe_start(const struct tsp_stream *stream, const struct tsp
 {
     const struct tsp_filler *filler = &stream->filler;
 
-    welcome->epoch = consumer->epoch;
     if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
+        welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;
         welcome->first = 0;
     } else {
+        welcome->epoch = epoch_of(stream, consumer->released);
         welcome->position = consumer->released;
-        welcome->first = consumer->released - epoch_at(stream, consumer->epoch).start;
+        welcome->first = consumer->released - epoch_at(stream, welcome->epoch).start;
     }
 }
 

@@ -82,6 +82,18 @@ class StatusTest(SystemTest):
         for word in ("train", "tsocketctl", str(slow.pid), str(fast.pid)):
             self.assertIn(word, table)
 
+    def test_the_status_tells_where_a_consumer_reads(self):
+        daemon = self.start_daemon("synthetic:13x8x8", "--ring", "32")
+        tap = self.tap(daemon, 5, "--hold-ms", "1")
+        tap.wait_for("epoch_end", 70)  # more epochs than the control page has entries
+        tap.stop()
+        (consumer,) = daemon.status()["streams"][0]["consumers"]
+        batches = tap.of_kind("batch")
+        self.assertIn(consumer["epoch"], range(batches[-3]["epoch"], batches[-1]["epoch"] + 2))
+        self.assertEqual(consumer["position"], consumer["epoch"] * 13 + consumer["first"])
+        self.assertLess(consumer["first"], 13)
+        tap.go_on()
+
     def test_the_list_names_the_running_daemons(self):
         self.assertEqual(self.ctl("list", check=False).stdout.count("\n"), 0)
         names = ["a", "b"]
