@@ -36,7 +36,7 @@ BUILD = os.path.abspath(os.environ.get("TSOCKET_BUILD", os.path.join(SOURCE, "bu
 TSOCKETD = os.path.join(BUILD, "tsocketd")
 TSOCKETCTL = os.path.join(BUILD, "tsocketctl")
 SCALE = float(os.environ.get("TSOCKET_TEST_SCALE", "1"))
-PATIENCE = min(max(1.0, 1.0 / SCALE), 10.0)
+PATIENCE = min(max(1.0, 1.0 / SCALE), 4.0)
 SHM = "/dev/shm"
 
 # For tests that are two users, which only root can be: nobody, and the words that make a command its.
@@ -182,8 +182,8 @@ class Daemon(Process):
             before, seen = seen, self.descriptors()
         return seen
 
-    def wait_baseline(self, seconds=5):
-        """Until all that was opened for consumers is closed again."""
+    def wait_baseline(self, seconds=2):
+        """Until all that was opened for consumers is closed again; sooner than silent peers are thrown out (10 s)."""
         with contextlib.suppress(AssertionError, FileNotFoundError):
             wait_until(lambda: not self.running() or self.descriptors() <= self.baseline, seconds)
         if self.running() and self.descriptors() > self.baseline:
