@@ -213,6 +213,14 @@ static void join_now(struct tsp_stream *stream, const struct tsp_roster *roster,
     activate(stream, roster, consumer, epoch_of(stream, position), position, now_ns);
 }
 
+/* Not where the epoch has been read to its end: what is left of it is nothing. */
+static bool can_join_now(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
+
+    return slowest != NULL && !(tsp_filler_decided(&stream->filler) && slowest->released == stream->filler.head);
+}
+
 int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                       uint64_t now_ns)
 {
@@ -223,7 +231,7 @@ int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster
         return rc;
     if (find_whole_epoch(stream, &epoch, &start)) {
         activate(stream, roster, consumer, epoch, start, now_ns);
-    } else if (consumer->hello.join == TSOCKET_JOIN_NOW && tsp_roster_slowest(roster, stream) != NULL) {
+    } else if (consumer->hello.join == TSOCKET_JOIN_NOW && can_join_now(stream, roster)) {
         join_now(stream, roster, consumer, now_ns);
     } else {
         epoch = stream->filler.epoch + 1;
