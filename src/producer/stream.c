@@ -472,6 +472,8 @@ bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_co
 {
     const struct tsp_filler *filler = &stream->filler;
 
+    if (!stream->open) /* epochs may have been made, but none is published */
+        return false;
     if ((stream->finished && stream->published == filler->head) || consumer->want_epoch < filler->epoch)
         return true;
     if (consumer->want_epoch > filler->epoch || stream->published < filler->start)

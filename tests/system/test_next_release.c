@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -511,6 +512,30 @@ static void consumers_in_threads_of_the_producers_process_get_everything(void **
     rig_close(rig);
 }
 
+/* Epochs that fit into the ring are made before enough consumers are there; that is no reason to look again. */
+static void who_waits_for_the_others_of_a_group_sleeps(void **state)
+{
+    struct rig_options waiting = small;
+    struct rusage before, after;
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+    struct rig *rig;
+
+    (void)state;
+    waiting.epochs = 0;
+    waiting.capacity = 64;
+    waiting.wait_for = 2;
+    rig = rig_open(&waiting);
+    ts = rig_attach(4, NULL);
+    assert_int_equal(tsocket_next(ts, 100, &batch), TSOCKET_EAGAIN); /* the ring is full now */
+    assert_int_equal(getrusage(RUSAGE_THREAD, &before), 0);
+    assert_int_equal(tsocket_next(ts, 300, &batch), TSOCKET_EAGAIN);
+    assert_int_equal(getrusage(RUSAGE_THREAD, &after), 0);
+    assert_in_range(after.ru_nvcsw - before.ru_nvcsw, 0, 20);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void every_code_has_a_name_and_a_sentence(void **state)
 {
     (void)state;
@@ -547,6 +572,7 @@ int main(void)
         cmocka_unit_test(an_epoch_of_unknown_length_ends_where_the_producer_says),
         cmocka_unit_test(an_epoch_of_unknown_length_ends_the_same_with_many_threads),
         cmocka_unit_test(consumers_in_threads_of_the_producers_process_get_everything),
+        cmocka_unit_test(who_waits_for_the_others_of_a_group_sleeps),
         cmocka_unit_test(every_code_has_a_name_and_a_sentence),
     };
 
