@@ -219,16 +219,23 @@ static bool find_whole_epoch(const struct tsp_stream *stream, uint64_t *epoch_ou
     return false;
 }
 
+/* The epoch that a position in the ring belongs to; at the end of the newest one, that one. */
+static uint64_t epoch_of(const struct tsp_stream *stream, uint64_t position)
+{
+    uint64_t epoch = stream->filler.epoch;
+
+    while (epoch > oldest_epoch(stream) && epoch_at(stream, epoch).start > position)
+        epoch--;
+    return epoch;
+}
+
 /* The group is in the middle of an epoch whose start is gone: begin where the slowest of the group reads. */
 static void join_now(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                      uint64_t now_ns)
 {
     uint64_t position = tsp_roster_slowest(roster, stream)->released;
-    uint64_t epoch = stream->filler.epoch;
 
-    while (epoch > oldest_epoch(stream) && epoch_at(stream, epoch).start > position)
-        epoch--;
-    activate(stream, roster, consumer, epoch, position, now_ns);
+    activate(stream, roster, consumer, epoch_of(stream, position), position, now_ns);
 }
 
 int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
@@ -263,18 +270,19 @@ void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *con
     stream->delivered += consumer->received;
 }
 
-void tsp_stream_describe_start(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
+void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
                                struct tsi_welcome *welcome)
 {
     const struct tsp_filler *filler = &stream->filler;
 
-    welcome->epoch = consumer->epoch;
     if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
+        welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;
         welcome->first = 0;
     } else {
+        welcome->epoch = epoch_of(stream, consumer->released);
         welcome->position = consumer->released;
-        welcome->first = consumer->released - epoch_at(stream, consumer->epoch).start;
+        welcome->first = consumer->released - epoch_at(stream, welcome->epoch).start;
     }
 }
 
