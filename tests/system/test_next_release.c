@@ -461,6 +461,24 @@ static void an_epoch_of_unknown_length_ends_the_same_with_many_threads(void **st
     rig_close(rig);
 }
 
+static void an_epoch_of_unknown_length_may_be_longer_than_the_ring(void **state)
+{
+    const struct rig_options unknown = {
+        .epochs = 2, .capacity = 8, .max_batch = 4, .epoch_ends_at = 38, .threads = 2, .on_bad = TSOCKET_BAD_FAIL};
+    struct rig *rig = rig_open(&unknown);
+    struct tsocket *ts = rig_attach(4, NULL);
+
+    (void)state;
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        for (uint64_t first = 0; first < 36; first += 4)
+            rig_expect_and_release(ts, epoch, first, 4);
+        rig_expect_and_release(ts, epoch, 36, 2);
+        rig_expect_epoch_end(ts, epoch, 38);
+    }
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 struct reader {
     struct tsocket *ts;
     uint64_t samples;
@@ -622,6 +640,7 @@ int main(void)
         cmocka_unit_test(a_producer_that_ends_before_its_stream_does_is_gone_for_good),
         cmocka_unit_test(an_epoch_of_unknown_length_ends_where_the_producer_says),
         cmocka_unit_test(an_epoch_of_unknown_length_ends_the_same_with_many_threads),
+        cmocka_unit_test(an_epoch_of_unknown_length_may_be_longer_than_the_ring),
         cmocka_unit_test(consumers_in_threads_of_the_producers_process_get_everything),
         cmocka_unit_test(windows_on_both_sides_of_a_dropped_tail_fit_or_are_refused),
         cmocka_unit_test(windows_of_as_many_epochs_as_the_ring_has_can_be_held),
