@@ -156,7 +156,7 @@ static int end_epoch(struct tsocket *ts, uint64_t len)
     ts->epoch++;
     ts->own_epoch++;
     ts->start += len;
-    ts->len_seen = TSI_LEN_OPEN;
+    ts->len_seen = 0; /* not looked at yet: nothing of it is given back */
     ts->round = 0;
     ts->skip = 0;
     ts->received = 0;
