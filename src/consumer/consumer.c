@@ -49,14 +49,14 @@ static uint64_t release_position(const struct tsocket *ts)
 }
 
 /*
- * Tells how far nothing is held. Small steps are saved up: until they make an eighth of the ring, unless it is
- * `urgent`, because this consumer is about to wait (maybe for this very room) or may be away for long.
+ * Tells how far nothing is held. Small steps are saved up, unless it is `urgent`, because this consumer is about to
+ * wait (maybe for this very room) or may be away for long.
  */
 static void tell_release(struct tsocket *ts, bool urgent)
 {
     uint64_t position = release_position(ts);
 
-    if (position > ts->released && (urgent || position - ts->released >= ts->layout->capacity / 8)) {
+    if (position > ts->released && (urgent || position - ts->released >= ts->save_up)) {
         ts->released = position;
         ts->release_due = true;
     }

@@ -608,6 +608,34 @@ static void who_waits_for_the_others_of_a_group_sleeps(void **state)
     rig_close(rig);
 }
 
+/*
+ * Two handles in one thread, which hold as much as the ring has, in step. What the second has released and not told is
+ * room that the first waits for, while nobody asks the second for its next batch.
+ */
+static void handles_of_one_thread_do_not_wait_for_each_others_releases(void **state)
+{
+    const struct rig_options tight = {.epoch_samples = 1000, .capacity = 16, .max_batch = 1, .wait_for = 2};
+    struct rig *rig = rig_open(&tight);
+    struct tsocket_batch held[2][16];
+    struct tsocket_options all;
+    struct tsocket *ts[2];
+
+    (void)state;
+    tsocket_options_init(&all);
+    all.hold = 16;
+    for (int i = 0; i < 2; i++)
+        ts[i] = rig_attach(1, &all);
+    for (uint64_t first = 0; first < 100; first++) {
+        for (int i = 0; i < 2 && first >= 16; i++)
+            assert_int_equal(tsocket_release(ts[i], &held[i][first % 16]), TSOCKET_OK);
+        for (int i = 0; i < 2; i++)
+            rig_expect_batch(ts[i], 0, first, 1, &held[i][first % 16]);
+    }
+    for (int i = 0; i < 2; i++)
+        tsocket_close(ts[i]);
+    rig_close(rig);
+}
+
 static void *go_on_soon(void *daemon)
 {
     usleep(300000);
@@ -697,6 +725,7 @@ int main(void)
         cmocka_unit_test(windows_on_both_sides_of_a_dropped_tail_fit_or_are_refused),
         cmocka_unit_test(windows_of_as_many_epochs_as_the_ring_has_can_be_held),
         cmocka_unit_test(who_waits_for_the_others_of_a_group_sleeps),
+        cmocka_unit_test(handles_of_one_thread_do_not_wait_for_each_others_releases),
         cmocka_unit_test(a_wish_that_found_no_room_is_said_later),
         cmocka_unit_test(every_code_has_a_name_and_a_sentence),
     };
