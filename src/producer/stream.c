@@ -157,8 +157,12 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
  */
 static uint64_t ends_held(const struct tsp_stream *stream, const struct tsi_hello *hello)
 {
-    uint64_t windows = stream->options.epoch_samples / 2 / ((uint64_t)hello->batch * hello->world);
+    uint64_t samples = stream->options.epoch_samples;
+    uint64_t stride = (uint64_t)hello->batch * hello->world;
+    uint64_t windows = samples / 2 / stride;
 
+    if (hello->last == TSOCKET_LAST_DROP && samples > 0 && samples < stride)
+        return 0; /* it never gets one */
     return windows > 1 ? (hello->hold - 1 + windows - 1) / windows : hello->hold - 1;
 }
 
