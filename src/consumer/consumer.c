@@ -18,6 +18,10 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
+enum {
+    QUEUE_FULL_MS = 10, /* until a message that found the queue to the daemon full is tried again */
+};
+
 /* --- telling the daemon */
 
 static int send_hot(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t b)
@@ -244,17 +248,27 @@ static int gone(const struct tsocket *ts)
                     (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0]);
 }
 
-/* Asks to be woken when the next window may be there; once, until an answer has come. */
-static void ask(struct tsocket *ts)
+/* Asks to be woken when the next window may be there; once, until an answer has come. Whether it is asked. */
+static bool ask(struct tsocket *ts)
 {
     uint64_t index = tsc_handle_next_index(ts) + ts->batch;
 
     if (ts->asked_epoch == ts->epoch && ts->asked_index == index)
-        return;
+        return true;
     if (send_hot(ts, TSI_WANT, ts->epoch, index) != TSOCKET_OK)
-        return;
+        return false;
     ts->asked_epoch = ts->epoch;
     ts->asked_index = index;
+    return true;
+}
+
+/* Tells the daemon what it must know to wake us. Returns how long to sleep: not for long while its queue is full. */
+static int ask_and_limit(struct tsocket *ts, int left_ms)
+{
+    tell_release(ts, true);
+    if (ask(ts) && !ts->release_due)
+        return left_ms;
+    return left_ms < 0 || left_ms > QUEUE_FULL_MS ? QUEUE_FULL_MS : left_ms;
 }
 
 /* Sleeps until something has happened that is worth another look, or the time is over. */
@@ -278,9 +292,7 @@ static int wait_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *b
     do {
         if (ts->gone)
             return gone(ts);
-        tell_release(ts, true);
-        ask(ts);
-        rc = sleep_once(ts, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
+        rc = sleep_once(ts, ask_and_limit(ts, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns)));
         if (rc == TSOCKET_EINTR)
             return rc;
         if (rc == TSOCKET_EAGAIN)
