@@ -48,7 +48,7 @@ struct tsocket {
 
     /* what the daemon knows */
     uint64_t head_seen;   /* as of the last look, */
-    uint64_t len_seen;    /* and the length of this epoch */
+    uint64_t len_seen;    /* and the length of this epoch; 0 before its first */
     uint64_t released;    /* cumulative position to be told to it */
     bool release_due;     /* `released` is not told yet: the queue was full */
     uint64_t asked_epoch; /* the WANT that waits for its answer, */

@@ -151,9 +151,31 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
 
 /* --- joining */
 
+/*
+ * How many ends of epochs may lie between the first and the last window that a consumer holds. Bad samples make epochs
+ * shorter: only the half of one is taken for sure.
+ */
+static uint64_t ends_held(const struct tsp_stream *stream, const struct tsi_hello *hello)
+{
+    uint64_t windows = stream->options.epoch_samples / 2 / ((uint64_t)hello->batch * hello->world);
+
+    return windows > 1 ? (hello->hold - 1 + windows - 1) / windows : hello->hold - 1;
+}
+
+/* Samples from the first to the last of those windows, with the tails in between that `drop` leaves out. */
+static uint64_t room_for(const struct tsp_stream *stream, const struct tsi_hello *hello)
+{
+    uint64_t stride = (uint64_t)hello->batch * hello->world;
+    uint64_t tails = hello->last == TSOCKET_LAST_DROP ? ends_held(stream, hello) * (stride - 1) : 0;
+
+    if (hello->last == TSOCKET_LAST_DROP && stream->options.epoch_samples > 0 && stream->options.epoch_samples < stride)
+        return 0; /* it will never get a window */
+    return hello->hold * stride + tails + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
+}
+
 static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *hello)
 {
-    uint64_t needed = (uint64_t)hello->hold * hello->batch * hello->world + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
+    uint64_t needed = room_for(stream, hello);
 
     if (hello->batch > stream->layout.mirror)
         return tsi_fail(TSOCKET_EREFUSED,
@@ -166,6 +188,11 @@ static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *he
                         " ranks needs a ring "
                         "of %" PRIu64 " samples, it has %" PRIu64 "; hold less, or start tsocketd with --ring %" PRIu64,
                         stream->name, hello->hold, hello->batch, hello->world, needed, stream->layout.capacity, needed);
+    if (ends_held(stream, hello) >= TSI_EPOCHS)
+        return tsi_fail(TSOCKET_EREFUSED,
+                        "stream %s: %" PRIu32 " batches may lie in more than %u epochs, as many as can be in the ring; "
+                        "hold less",
+                        stream->name, hello->hold, TSI_EPOCHS);
     if (hello->world > 1 && stream->options.epoch_samples == 0)
         return tsi_fail(TSOCKET_EREFUSED, "stream %s: its epochs are of unknown length, ranks cannot share them",
                         stream->name);
@@ -253,7 +280,7 @@ void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *con
     stream->delivered += consumer->received;
 }
 
-void tsp_stream_describe_start(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
+void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
                                struct tsi_welcome *welcome)
 {
     const struct tsp_filler *filler = &stream->filler;
@@ -488,6 +515,8 @@ bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_co
 {
     const struct tsp_filler *filler = &stream->filler;
 
+    if (!stream->open) /* epochs may have been made, but none is published */
+        return false;
     if ((stream->finished && stream->published == filler->head) || consumer->want_epoch < filler->epoch)
         return true;
     if (consumer->want_epoch > filler->epoch || stream->published < filler->start)
