@@ -172,8 +172,6 @@ static uint64_t room_for(const struct tsp_stream *stream, const struct tsi_hello
     uint64_t stride = (uint64_t)hello->batch * hello->world;
     uint64_t tails = hello->last == TSOCKET_LAST_DROP ? ends_held(stream, hello) * (stride - 1) : 0;
 
-    if (hello->last == TSOCKET_LAST_DROP && stream->options.epoch_samples > 0 && stream->options.epoch_samples < stride)
-        return 0; /* it will never get a window */
     return hello->hold * stride + tails + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
 }
 
