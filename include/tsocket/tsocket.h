@@ -254,7 +254,8 @@ TSOCKET_API const char *tsocket_dtype_name(enum tsocket_dtype dtype);
 
 /*
  * The library is silent but for warnings and errors, which go to stderr. A sink replaces that, for the whole process;
- * NULL restores it. `level` is 'E', 'W', 'I' or 'D'. The sink may be called from any thread, ZeroMQ's excepted.
+ * NULL restores it. `level` is 'E', 'W', 'I' or 'D'. The sink may be called from any thread, ZeroMQ's excepted,
+ * and must not call this library.
  */
 typedef void tsocket_log_sink(void *context, char level, const char *message);
 TSOCKET_API void tsocket_set_log_sink(tsocket_log_sink *sink, void *context);

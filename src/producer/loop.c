@@ -417,17 +417,17 @@ static void hear_all(struct tsocket_producer *producer, uint64_t now_ns)
 /* Whether everything that was to be done has been done. */
 static void check_end(struct tsocket_producer *producer)
 {
-    bool finished = true; /* all streams have been made to their end, and somebody read each */
+    bool finished = true; /* all streams are over, and somebody was there for each */
     bool visited = false;
 
     if (tsp_roster_attached(&producer->roster, NULL) > 0)
         return;
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         visited = visited || producer->streams[i]->visited;
-        finished = finished && producer->streams[i]->visited && producer->streams[i]->finished;
+        finished = finished && producer->streams[i]->visited && tsp_stream_is_over(producer->streams[i]);
     }
     if (finished)
-        tsp_engine_end(producer, TSOCKET_END, "all epochs have been read");
+        tsp_engine_end(producer, TSOCKET_END, "no epoch is left to be read");
     else if (visited && producer->options.exit_when_idle)
         tsp_engine_end(producer, TSOCKET_END, "the last consumer has left");
 }
@@ -454,7 +454,7 @@ static int timeout_ms(const struct tsocket_producer *producer, uint64_t now_ns)
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         uint64_t keep_until_ns = producer->streams[i]->keep_until_ns;
 
-        if (keep_until_ns > now_ns && keep_until_ns < deadline_ns)
+        if (keep_until_ns != 0 && keep_until_ns < deadline_ns)
             deadline_ns = keep_until_ns;
     }
     return tsi_clock_left_ms(now_ns, deadline_ns);
