@@ -217,8 +217,9 @@ TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_
 TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
 
 /*
- * Tells the daemon of every release at once. Small ones are saved up until they make an eighth of the ring, or until
- * next has to wait. Only worth calling before a long time without next or release.
+ * Tells the daemon of every release at once. Small ones are saved up until they make an eighth of the ring (less in one
+ * that is hardly larger than what is held), or until next has to wait. Worth calling before a long time without
+ * next or release, and before the same thread waits on another handle.
  * TSOCKET_OK: all sent. TSOCKET_EAGAIN: not yet. TSOCKET_EFORK.
  */
 TSOCKET_API int tsocket_flush(struct tsocket *ts);

@@ -150,7 +150,7 @@ static int wait_for_message(const struct tsc_link *link, uint64_t deadline_ns, s
             return rc;
         if (left_ms == 0)
             return tsi_fail(TSOCKET_EAGAIN, "the daemon does not answer; is it stopped?");
-        if (tsi_socket_wait(link->socket, link->lifeline, left_ms) == TSOCKET_EINTR)
+        if (tsi_socket_wait(link->socket, link->lifeline, false, left_ms) == TSOCKET_EINTR)
             return tsi_fail(TSOCKET_EINTR, "interrupted while waiting for the daemon's answer");
     }
 }

@@ -18,10 +18,6 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
-enum {
-    QUEUE_FULL_MS = 10, /* until a message that found the queue to the daemon full is tried again */
-};
-
 /* --- telling the daemon */
 
 static int send_hot(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t b)
@@ -53,14 +49,14 @@ static uint64_t release_position(const struct tsocket *ts)
 }
 
 /*
- * Tells how far nothing is held. Small steps are saved up: until they make an eighth of the ring, unless it is
- * `urgent`, because this consumer is about to wait (maybe for this very room) or may be away for long.
+ * Tells how far nothing is held. Small steps are saved up, unless it is `urgent`, because this consumer is about to
+ * wait (maybe for this very room) or may be away for long.
  */
 static void tell_release(struct tsocket *ts, bool urgent)
 {
     uint64_t position = release_position(ts);
 
-    if (position > ts->released && (urgent || position - ts->released >= ts->layout->capacity / 8)) {
+    if (position > ts->released && (urgent || position - ts->released >= ts->save_up)) {
         ts->released = position;
         ts->release_due = true;
     }
@@ -249,7 +245,10 @@ static int gone(const struct tsocket *ts)
                     (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0]);
 }
 
-/* Asks to be woken when the next window may be there; once, until an answer has come. Whether it is asked. */
+/*
+ * Asks to be woken when the next window may be there; once, until an answer has come. Returns whether the daemon will
+ * hear of it: otherwise the queue is full.
+ */
 static bool ask(struct tsocket *ts)
 {
     uint64_t index = tsc_handle_next_index(ts) + ts->batch;
@@ -263,19 +262,10 @@ static bool ask(struct tsocket *ts)
     return true;
 }
 
-/* Tells the daemon what it must know to wake us. Returns how long to sleep: not for long while its queue is full. */
-static int ask_and_limit(struct tsocket *ts, int left_ms)
-{
-    tell_release(ts, true);
-    if (ask(ts) && !ts->release_due)
-        return left_ms;
-    return left_ms < 0 || left_ms > QUEUE_FULL_MS ? QUEUE_FULL_MS : left_ms;
-}
-
 /* Sleeps until something has happened that is worth another look, or the time is over. */
-static int sleep_once(struct tsocket *ts, int left_ms)
+static int sleep_once(struct tsocket *ts, bool to_send, int left_ms)
 {
-    int rc = tsi_socket_wait(ts->attachment.link.socket, ts->attachment.link.lifeline, left_ms);
+    int rc = tsi_socket_wait(ts->attachment.link.socket, ts->attachment.link.lifeline, to_send, left_ms);
 
     if (rc == TSOCKET_EINTR)
         return tsi_fail(rc, "a signal arrived while waiting");
@@ -288,12 +278,15 @@ static int sleep_once(struct tsocket *ts, int left_ms)
 static int wait_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch_out)
 {
     uint64_t deadline_ns = tsi_clock_deadline(tsi_clock_ns(), timeout_ms);
+    bool told;
     int rc;
 
     do {
         if (ts->gone)
             return gone(ts);
-        rc = sleep_once(ts, ask_and_limit(ts, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns)));
+        tell_release(ts, true);
+        told = ask(ts) && !ts->release_due;
+        rc = sleep_once(ts, !told, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
         if (rc == TSOCKET_EINTR)
             return rc;
         if (rc == TSOCKET_EAGAIN)

@@ -28,6 +28,7 @@ struct tsocket {
     uint32_t world;
     uint64_t epochs; /* 0: no limit */
     enum tsocket_last last;
+    uint64_t save_up; /* so many released samples need not be told yet */
     uint32_t n_fields;
     uint32_t fields[TSOCKET_FIELDS_MAX]; /* batch.data[i] is field fields[i] of the layout */
     uint64_t pad_offset[TSOCKET_FIELDS_MAX];

@@ -157,8 +157,12 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
  */
 static uint64_t ends_held(const struct tsp_stream *stream, const struct tsi_hello *hello)
 {
-    uint64_t windows = stream->options.epoch_samples / 2 / ((uint64_t)hello->batch * hello->world);
+    uint64_t samples = stream->options.epoch_samples;
+    uint64_t stride = (uint64_t)hello->batch * hello->world;
+    uint64_t windows = samples / 2 / stride;
 
+    if (hello->last == TSOCKET_LAST_DROP && samples > 0 && samples < stride)
+        return 0; /* it never gets one */
     return windows > 1 ? (hello->hold - 1 + windows - 1) / windows : hello->hold - 1;
 }
 
@@ -168,8 +172,6 @@ static uint64_t room_for(const struct tsp_stream *stream, const struct tsi_hello
     uint64_t stride = (uint64_t)hello->batch * hello->world;
     uint64_t tails = hello->last == TSOCKET_LAST_DROP ? ends_held(stream, hello) * (stride - 1) : 0;
 
-    if (hello->last == TSOCKET_LAST_DROP && stream->options.epoch_samples > 0 && stream->options.epoch_samples < stride)
-        return 0; /* it will never get a window */
     return hello->hold * stride + tails + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
 }
 

@@ -169,6 +169,7 @@ static int serve(struct daemon *daemon)
     uint32_t workers = daemon->options->workers > 0 ? daemon->options->workers : tsp_machine_cpus();
 
     signal(SIGPIPE, SIG_IGN); /* a consumer that dies is no reason to die */
+    signal(SIGXFSZ, SIG_IGN); /* nor is a ring larger than ulimit -f: it is refused, with the reason */
     int status = add_streams(daemon);
     if (status == EXIT_ENDED && !asked) {
         block_signals(SIG_BLOCK);
