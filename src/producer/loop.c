@@ -249,11 +249,16 @@ static void drop(struct tsocket_producer *producer, struct tsp_consumer *consume
 
 /* --- messages */
 
-static void send_text(struct tsocket_producer *producer, uint32_t route, char *text)
+static int send_text(struct tsocket_producer *producer, uint32_t route, char *text)
 {
-    if (text == NULL || tsi_socket_send(producer->socket, route, text, strlen(text)) != TSOCKET_OK)
-        tsi_log('W', "an answer could not be sent");
+    int rc = TSOCKET_ENOMEM;
+
+    if (text != NULL)
+        rc = tsi_socket_send(producer->socket, route, text, strlen(text));
+    if (rc != TSOCKET_OK)
+        tsi_log('W', "an answer could not be sent: %s", tsocket_strerror(rc));
     cJSON_free(text);
+    return rc;
 }
 
 static struct tsp_stream *find_stream(const struct tsocket_producer *producer, const char *name)
@@ -292,8 +297,7 @@ static int send_welcome(struct tsocket_producer *producer, const struct tsp_cons
     strcpy(welcome.daemon, producer->name);
     strcpy(welcome.stream, stream->name);
     tsp_stream_describe_place(stream, consumer, &welcome);
-    send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
-    return TSOCKET_OK;
+    return send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
 }
 
 static void attach(struct tsocket_producer *producer, struct tsp_consumer *consumer, uint32_t route,
@@ -315,7 +319,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
     if (send_welcome(producer, consumer) != TSOCKET_OK) {
-        drop(producer, consumer, "left before it was welcomed");
+        drop(producer, consumer, "could not be welcomed");
         return;
     }
     tsi_log('I',

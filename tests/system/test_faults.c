@@ -86,9 +86,23 @@ WRAP(int, zmq_setsockopt, (void *socket, int option, const void *value, size_t l
      EINVAL)
 WRAP(int, zmq_bind, (void *socket, const char *endpoint), (socket, endpoint), -1, EADDRINUSE)
 WRAP(int, zmq_connect, (void *socket, const char *endpoint), (socket, endpoint), -1, ECONNREFUSED)
-WRAP(int, zmq_send, (void *socket, const void *data, size_t len, int flags), (socket, data, len, flags), -1, EAGAIN)
 
-/* Only for the consumer: a HELLO that the daemon has no memory to read or answer costs its sender a long wait. */
+/* A full queue is found at a message's first part, never behind it. */
+int __real_zmq_send(void *socket, const void *data, size_t len, int flags);
+int __wrap_zmq_send(void *socket, const void *data, size_t len, int flags);
+int __wrap_zmq_send(void *socket, const void *data, size_t len, int flags)
+{
+    static _Thread_local bool behind;
+
+    if (!behind && fails("zmq_send")) {
+        errno = EAGAIN;
+        return -1;
+    }
+    behind = (flags & ZMQ_SNDMORE) != 0;
+    return __real_zmq_send(socket, data, len, flags);
+}
+
+/* Only for the consumer: a HELLO that the daemon has no memory to read costs its sender a long wait. */
 static void *cjson_malloc(size_t size)
 {
     return gettid() == getpid() ? __wrap_malloc(size) : __real_malloc(size);
