@@ -45,7 +45,7 @@ struct tsp_decoder *tsp_decoder_create(const struct tsp_limits *limits)
     if (!decoder)
         return NULL;
     decoder->jpeg = tsp_jpeg_create(limits, decoder->why);
-    decoder->resize = tsp_resize_create();
+    decoder->resize = tsp_resize_create(tsp_kernels_best());
     if (decoder->jpeg && decoder->resize)
         return decoder;
     tsp_decoder_destroy(decoder);

@@ -36,7 +36,9 @@ struct tsp_view {
     double x, y, width, height;
     enum tsp_filter filter;
     bool clip; /* crop, then resize: the filter does not see the picture around the box */
-    bool flip;
+    bool flip; /* mirrored left to right */
+    bool flop; /* top to bottom */
+    bool turn; /* then rows become columns: those of the box are columns of the output */
     struct tsp_output out;
 };
 

@@ -78,6 +78,8 @@ static void plan_eval(const struct tsp_recipe *recipe, uint32_t width, uint32_t 
 static void set_output(const struct tsp_recipe *recipe, uint32_t width, uint32_t height, struct tsp_view *view)
 {
     view->filter = recipe->filter;
+    view->flop = false;
+    view->turn = false;
     view->out = (struct tsp_output){
         .width = width,
         .height = height,
