@@ -105,10 +105,11 @@ static size_t round_up(size_t n, size_t unit)
 bool tsp_axis_prepare(struct tsp_axis *axis, bool mirror)
 {
     size_t n = axis->destination, padded = round_up(n, TSP_SQUEEZE_PIXELS);
-    size_t max_taps = (size_t)ceil(axis->reach) * 2 + 1, step = round_up(max_taps, TSP_GROUP) * 2;
+    size_t max_taps = (size_t)(2 * axis->reach + 1.001); /* the rest is for what rounding does to find_taps */
+    size_t step = round_up(max_taps, TSP_GROUP) * 2;
     if (!tsp_buffer_reserve(&axis->taps, padded * sizeof(struct tsp_taps)) ||
         !tsp_buffer_reserve(&axis->whole, n * max_taps * sizeof(int32_t)) ||
-        !tsp_buffer_reserve(&axis->pairs, n * step * sizeof(int16_t)) ||
+        !tsp_buffer_reserve(&axis->pairs, padded * step * sizeof(int16_t)) ||
         !tsp_buffer_reserve(&axis->exact, max_taps * sizeof(double)))
         return false;
     struct tsp_taps *taps = axis->taps.data;
@@ -122,8 +123,10 @@ bool tsp_axis_prepare(struct tsp_axis *axis, bool mirror)
         cut_weights(whole + i * max_taps, taps[i].count, pairs + i * step, step);
         taps[i].first -= axis->start - axis->origin;
     }
-    for (size_t i = n; i < padded; i++)
+    for (size_t i = n; i < padded; i++) {
         taps[i] = (struct tsp_taps){0, 0};
+        cut_weights(NULL, 0, pairs + i * step, step);
+    }
     axis->weights = (struct tsp_weights){taps, whole, max_taps, pairs, step};
     return true;
 }

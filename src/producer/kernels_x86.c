@@ -4,10 +4,12 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
-#define SSE4 __attribute__((target("sse4.1")))
-#define AVX2 __attribute__((target("avx2")))
+#define SSE4   __attribute__((target("sse4.1")))
+#define AVX2   __attribute__((target("avx2")))
+#define INLINE inline __attribute__((always_inline)) /* where a constant argument shall make a loop disappear */
 
 enum {
     ROUND = 1 << (TSP_WEIGHT_BITS - 1),
@@ -60,39 +62,46 @@ SSE4 static inline __m128i end4(struct sums4 sums)
     return _mm_srai_epi32(_mm_add_epi32(_mm_slli_epi32(sums.high, TSP_LOW_BITS), sums.low), TSP_WEIGHT_BITS);
 }
 
-SSE4 static inline __m128i pack4(const struct sums4 sums[4])
+SSE4 static inline __m128i pack4(__m128i a, __m128i b, __m128i c, __m128i d)
 {
-    return _mm_packus_epi16(_mm_packs_epi32(end4(sums[0]), end4(sums[1])),
-                            _mm_packs_epi32(end4(sums[2]), end4(sums[3])));
+    return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
 }
 
-SSE4 static inline struct sums4 squeeze_pixel4(const uint8_t *from, const int16_t *pairs, uint32_t count)
+/* Pixel `i` of a row, as three values; `few`: no pixel has more taps than a group. */
+SSE4 static INLINE __m128i squeeze_pixel4(const struct tsp_weights *weights, uint32_t i, const uint8_t *row, bool few)
 {
+    const uint8_t *from = row + (size_t)weights->taps[i].first * 3;
+    const int16_t *pairs = weights->pairs + i * (few ? TSP_PAIRS : weights->step);
+    uint32_t k = 0;
     struct sums4 sums = begin4();
-    for (uint32_t k = 0; k < count; k += TSP_GROUP, from += 3 * TSP_GROUP) {
-        __m128i pixels = load4(from);
+    do {
+        __m128i pixels = load4(from + (size_t)k * 3);
         sums = add4(sums, _mm_shuffle_epi8(pixels, load4(first_two)), pairs, k);
         sums = add4(sums, _mm_shuffle_epi8(pixels, load4(last_two)), pairs, k + 2);
-    }
-    return sums;
+        k += TSP_GROUP;
+    } while (!few && k < weights->taps[i].count);
+    return end4(sums);
 }
 
-SSE4 static void squeeze_row_sse4(const struct tsp_weights *weights, uint32_t n, const uint8_t *row, uint8_t *to)
+SSE4 static INLINE void squeeze_row4(const struct tsp_weights *weights, uint32_t n, const uint8_t *row, uint8_t *to,
+                                     bool few)
 {
     for (uint32_t i = 0; i < n; i += TSP_SQUEEZE_PIXELS, to += 3 * TSP_SQUEEZE_PIXELS) {
-        struct sums4 sums[TSP_SQUEEZE_PIXELS];
-        for (uint32_t j = 0; j < TSP_SQUEEZE_PIXELS; j++)
-            sums[j] = squeeze_pixel4(row + (size_t)weights->taps[i + j].first * 3,
-                                     weights->pairs + (i + j) * weights->step, weights->taps[i + j].count);
-        _mm_storeu_si128((void *)to, _mm_shuffle_epi8(pack4(sums), load4(close_up)));
+        __m128i four = pack4(squeeze_pixel4(weights, i, row, few), squeeze_pixel4(weights, i + 1, row, few),
+                             squeeze_pixel4(weights, i + 2, row, few), squeeze_pixel4(weights, i + 3, row, few));
+        _mm_storeu_si128((void *)to, _mm_shuffle_epi8(four, load4(close_up)));
     }
 }
 
 SSE4 static void squeeze_sse4(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[2],
                               uint8_t *const to[2])
 {
-    squeeze_row_sse4(weights, n, rows[0], to[0]);
-    squeeze_row_sse4(weights, n, rows[1], to[1]);
+    for (int r = 0; r < 2; r++) {
+        if (weights->step == TSP_PAIRS)
+            squeeze_row4(weights, n, rows[r], to[r], true);
+        else
+            squeeze_row4(weights, n, rows[r], to[r], false);
+    }
 }
 
 SSE4 static inline __m128i blend_bytes4(const int16_t *pairs, uint32_t count, const uint8_t *const *rows, size_t x)
@@ -107,7 +116,7 @@ SSE4 static inline __m128i blend_bytes4(const int16_t *pairs, uint32_t count, co
         sums[2] = add4(sums[2], _mm_unpacklo_epi8(right, zero), pairs, k);
         sums[3] = add4(sums[3], _mm_unpackhi_epi8(right, zero), pairs, k);
     }
-    return pack4(sums);
+    return pack4(end4(sums[0]), end4(sums[1]), end4(sums[2]), end4(sums[3]));
 }
 
 SSE4 static void blend_sse4(const struct tsp_weights *weights, uint32_t i, const uint8_t *const *rows, uint8_t *to,
@@ -157,37 +166,46 @@ AVX2 static inline __m256i end8(struct sums8 sums)
     return _mm256_srai_epi32(_mm256_add_epi32(_mm256_slli_epi32(sums.high, TSP_LOW_BITS), sums.low), TSP_WEIGHT_BITS);
 }
 
-AVX2 static inline __m256i pack8(const struct sums8 sums[4])
+AVX2 static inline __m256i pack8(__m256i a, __m256i b, __m256i c, __m256i d)
 {
-    return _mm256_packus_epi16(_mm256_packs_epi32(end8(sums[0]), end8(sums[1])),
-                               _mm256_packs_epi32(end8(sums[2]), end8(sums[3])));
+    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
 }
 
-AVX2 static inline struct sums8 squeeze_pixel8(const uint8_t *from, const uint8_t *from2, const int16_t *pairs,
-                                               uint32_t count)
+AVX2 static INLINE __m256i squeeze_pixel8(const struct tsp_weights *weights, uint32_t i, const uint8_t *row,
+                                          const uint8_t *row2, bool few)
 {
+    size_t from = (size_t)weights->taps[i].first * 3;
+    const int16_t *pairs = weights->pairs + i * (few ? TSP_PAIRS : weights->step);
+    uint32_t k = 0;
     struct sums8 sums = begin8();
-    for (uint32_t k = 0; k < count; k += TSP_GROUP, from += 3 * TSP_GROUP, from2 += 3 * TSP_GROUP) {
-        __m256i pixels = _mm256_loadu2_m128i((const void *)from2, (const void *)from);
+    do {
+        size_t at = from + (size_t)k * 3;
+        __m256i pixels = _mm256_loadu2_m128i((const void *)(row2 + at), (const void *)(row + at));
         sums = add8(sums, _mm256_shuffle_epi8(pixels, twice(first_two)), pairs, k);
         sums = add8(sums, _mm256_shuffle_epi8(pixels, twice(last_two)), pairs, k + 2);
+        k += TSP_GROUP;
+    } while (!few && k < weights->taps[i].count);
+    return end8(sums);
+}
+
+AVX2 static INLINE void squeeze_rows8(const struct tsp_weights *weights, uint32_t n, const uint8_t *row,
+                                      const uint8_t *row2, uint8_t *to, uint8_t *to2, bool few)
+{
+    for (uint32_t i = 0; i < n; i += TSP_SQUEEZE_PIXELS, to += 3 * TSP_SQUEEZE_PIXELS, to2 += 3 * TSP_SQUEEZE_PIXELS) {
+        __m256i four =
+            pack8(squeeze_pixel8(weights, i, row, row2, few), squeeze_pixel8(weights, i + 1, row, row2, few),
+                  squeeze_pixel8(weights, i + 2, row, row2, few), squeeze_pixel8(weights, i + 3, row, row2, few));
+        _mm256_storeu2_m128i((void *)to2, (void *)to, _mm256_shuffle_epi8(four, twice(close_up)));
     }
-    return sums;
 }
 
 AVX2 static void squeeze_avx2(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[2],
                               uint8_t *const to[2])
 {
-    for (uint32_t i = 0; i < n; i += TSP_SQUEEZE_PIXELS) {
-        struct sums8 sums[TSP_SQUEEZE_PIXELS];
-        for (uint32_t j = 0; j < TSP_SQUEEZE_PIXELS; j++) {
-            size_t first = (size_t)weights->taps[i + j].first * 3;
-            sums[j] = squeeze_pixel8(rows[0] + first, rows[1] + first, weights->pairs + (i + j) * weights->step,
-                                     weights->taps[i + j].count);
-        }
-        __m256i all = _mm256_shuffle_epi8(pack8(sums), twice(close_up));
-        _mm256_storeu2_m128i((void *)(to[1] + (size_t)i * 3), (void *)(to[0] + (size_t)i * 3), all);
-    }
+    if (weights->step == TSP_PAIRS)
+        squeeze_rows8(weights, n, rows[0], rows[1], to[0], to[1], true);
+    else
+        squeeze_rows8(weights, n, rows[0], rows[1], to[0], to[1], false);
 }
 
 AVX2 static inline __m256i blend_bytes8(const int16_t *pairs, uint32_t count, const uint8_t *const *rows, size_t x)
@@ -202,7 +220,7 @@ AVX2 static inline __m256i blend_bytes8(const int16_t *pairs, uint32_t count, co
         sums[2] = add8(sums[2], _mm256_unpacklo_epi8(right, zero), pairs, k);
         sums[3] = add8(sums[3], _mm256_unpackhi_epi8(right, zero), pairs, k);
     }
-    return pack8(sums);
+    return pack8(end8(sums[0]), end8(sums[1]), end8(sums[2]), end8(sums[3]));
 }
 
 AVX2 static void blend_avx2(const struct tsp_weights *weights, uint32_t i, const uint8_t *const *rows, uint8_t *to,
