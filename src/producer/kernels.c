@@ -30,10 +30,11 @@ static void squeeze_row(const struct tsp_weights *weights, uint32_t n, const uin
     }
 }
 
-static void squeeze(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[2], uint8_t *const to[2])
+static void squeeze(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[TSP_SQUEEZE_ROWS],
+                    uint8_t *const to[TSP_SQUEEZE_ROWS])
 {
-    squeeze_row(weights, n, rows[0], to[0]);
-    squeeze_row(weights, n, rows[1], to[1]);
+    for (int r = 0; r < TSP_SQUEEZE_ROWS; r++)
+        squeeze_row(weights, n, rows[r], to[r]);
 }
 
 enum {

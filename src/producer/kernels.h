@@ -21,6 +21,7 @@ enum {
     TSP_LOW_BITS = 11,
     TSP_GROUP = 4,             /* weights */
     TSP_PAIRS = 2 * TSP_GROUP, /* 16-bit numbers of a group */
+    TSP_SQUEEZE_ROWS = 4,      /* squeeze makes so many at once */
     TSP_SQUEEZE_PIXELS = 4,    /* squeeze makes multiples of so many */
     TSP_BEYOND = 32,           /* bytes: how far behind what they need kernels may read, and squeeze may write */
 };
@@ -43,10 +44,11 @@ struct tsp_weights {
 struct tsp_kernels {
     const char *name;
     /*
-     * Makes `n` RGB pixels, a multiple of TSP_SQUEEZE_PIXELS, of each of two rows; pixel i is made of those from
+     * Makes `n` RGB pixels, a multiple of TSP_SQUEEZE_PIXELS, of each row; pixel i is made of those from
      * rows[r] + 3 * taps[i].first on, to to[r] + 3 * i.
      */
-    void (*squeeze)(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[2], uint8_t *const to[2]);
+    void (*squeeze)(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[TSP_SQUEEZE_ROWS],
+                    uint8_t *const to[TSP_SQUEEZE_ROWS]);
     /* Makes `n` bytes of destination row `i`, and none more, from those of the taps[i].count rows in `rows`. */
     void (*blend)(const struct tsp_weights *weights, uint32_t i, const uint8_t *const *rows, uint8_t *to, size_t n);
 };

@@ -93,10 +93,10 @@ SSE4 static INLINE void squeeze_row4(const struct tsp_weights *weights, uint32_t
     }
 }
 
-SSE4 static void squeeze_sse4(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[2],
-                              uint8_t *const to[2])
+SSE4 static void squeeze_sse4(const struct tsp_weights *weights, uint32_t n,
+                              const uint8_t *const rows[TSP_SQUEEZE_ROWS], uint8_t *const to[TSP_SQUEEZE_ROWS])
 {
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < TSP_SQUEEZE_ROWS; r++) {
         if (weights->step == TSP_PAIRS)
             squeeze_row4(weights, n, rows[r], to[r], true);
         else
@@ -133,7 +133,7 @@ SSE4 static void blend_sse4(const struct tsp_weights *weights, uint32_t i, const
     }
 }
 
-/* ---- AVX2: the same twice, in the two halves; squeeze has a row in each ---- */
+/* ---- AVX2: the same twice, in the two halves; squeeze has a row in each, and two such pairs ---- */
 
 struct sums8 {
     __m256i high, low;
@@ -171,41 +171,53 @@ AVX2 static inline __m256i pack8(__m256i a, __m256i b, __m256i c, __m256i d)
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
 }
 
-AVX2 static INLINE __m256i squeeze_pixel8(const struct tsp_weights *weights, uint32_t i, const uint8_t *row,
-                                          const uint8_t *row2, bool few)
+/* Pixel `i` of four rows, the first two in made[0]. They share the weights, whose loads would be the bottleneck. */
+AVX2 static INLINE void squeeze_pixel8(const struct tsp_weights *weights, uint32_t i,
+                                       const uint8_t *const rows[TSP_SQUEEZE_ROWS], bool few, __m256i made[2])
 {
-    size_t from = (size_t)weights->taps[i].first * 3;
+    size_t at = (size_t)weights->taps[i].first * 3;
     const int16_t *pairs = weights->pairs + i * (few ? TSP_PAIRS : weights->step);
     uint32_t k = 0;
-    struct sums8 sums = begin8();
+    struct sums8 sums[2] = {begin8(), begin8()};
     do {
-        size_t at = from + (size_t)k * 3;
-        __m256i pixels = _mm256_loadu2_m128i((const void *)(row2 + at), (const void *)(row + at));
-        sums = add8(sums, _mm256_shuffle_epi8(pixels, twice(first_two)), pairs, k);
-        sums = add8(sums, _mm256_shuffle_epi8(pixels, twice(last_two)), pairs, k + 2);
+        for (int r = 0; r < 2; r++) {
+            __m256i pixels =
+                _mm256_loadu2_m128i((const void *)(rows[2 * r + 1] + at), (const void *)(rows[2 * r] + at));
+            sums[r] = add8(sums[r], _mm256_shuffle_epi8(pixels, twice(first_two)), pairs, k);
+            sums[r] = add8(sums[r], _mm256_shuffle_epi8(pixels, twice(last_two)), pairs, k + 2);
+        }
+        at += TSP_GROUP * 3;
         k += TSP_GROUP;
     } while (!few && k < weights->taps[i].count);
-    return end8(sums);
+    made[0] = end8(sums[0]);
+    made[1] = end8(sums[1]);
 }
 
-AVX2 static INLINE void squeeze_rows8(const struct tsp_weights *weights, uint32_t n, const uint8_t *row,
-                                      const uint8_t *row2, uint8_t *to, uint8_t *to2, bool few)
+AVX2 static INLINE void squeeze_rows8(const struct tsp_weights *weights, uint32_t n,
+                                      const uint8_t *const rows[TSP_SQUEEZE_ROWS], uint8_t *const to[TSP_SQUEEZE_ROWS],
+                                      bool few)
 {
-    for (uint32_t i = 0; i < n; i += TSP_SQUEEZE_PIXELS, to += 3 * TSP_SQUEEZE_PIXELS, to2 += 3 * TSP_SQUEEZE_PIXELS) {
-        __m256i four =
-            pack8(squeeze_pixel8(weights, i, row, row2, few), squeeze_pixel8(weights, i + 1, row, row2, few),
-                  squeeze_pixel8(weights, i + 2, row, row2, few), squeeze_pixel8(weights, i + 3, row, row2, few));
-        _mm256_storeu2_m128i((void *)to2, (void *)to, _mm256_shuffle_epi8(four, twice(close_up)));
+    const uint8_t *const from[TSP_SQUEEZE_ROWS] = {rows[0], rows[1], rows[2], rows[3]};
+    for (uint32_t i = 0; i < n; i += TSP_SQUEEZE_PIXELS) {
+        __m256i a[2], b[2], c[2], d[2];
+        squeeze_pixel8(weights, i, from, few, a);
+        squeeze_pixel8(weights, i + 1, from, few, b);
+        squeeze_pixel8(weights, i + 2, from, few, c);
+        squeeze_pixel8(weights, i + 3, from, few, d);
+        for (int r = 0; r < 2; r++) {
+            __m256i four = _mm256_shuffle_epi8(pack8(a[r], b[r], c[r], d[r]), twice(close_up));
+            _mm256_storeu2_m128i((void *)(to[2 * r + 1] + (size_t)i * 3), (void *)(to[2 * r] + (size_t)i * 3), four);
+        }
     }
 }
 
-AVX2 static void squeeze_avx2(const struct tsp_weights *weights, uint32_t n, const uint8_t *const rows[2],
-                              uint8_t *const to[2])
+AVX2 static void squeeze_avx2(const struct tsp_weights *weights, uint32_t n,
+                              const uint8_t *const rows[TSP_SQUEEZE_ROWS], uint8_t *const to[TSP_SQUEEZE_ROWS])
 {
     if (weights->step == TSP_PAIRS)
-        squeeze_rows8(weights, n, rows[0], rows[1], to[0], to[1], true);
+        squeeze_rows8(weights, n, rows, to, true);
     else
-        squeeze_rows8(weights, n, rows[0], rows[1], to[0], to[1], false);
+        squeeze_rows8(weights, n, rows, to, false);
 }
 
 AVX2 static inline __m256i blend_bytes8(const int16_t *pairs, uint32_t count, const uint8_t *const *rows, size_t x)

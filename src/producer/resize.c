@@ -16,7 +16,7 @@ struct tsp_resize {
     struct tsp_buffer rows;   /* as wide as the destination */
     struct tsp_buffer window; /* pointers to the rows that one destination row is made of */
     struct tsp_buffer line;   /* one destination row */
-    struct tsp_buffer ends;   /* two source rows with room behind them, for those where the memory ends */
+    struct tsp_buffer ends;   /* source rows with room behind them, for those where the memory ends */
 };
 
 struct tsp_resize *tsp_resize_create(const struct tsp_kernels *kernels)
@@ -81,12 +81,12 @@ static void copy_rows(struct tsp_resize *resize, const struct tsp_pixels *pixels
 static bool reserve(struct tsp_resize *resize)
 {
     const struct tsp_axis *x = &resize->x, *y = &resize->y;
-    resize->kept = (uint32_t)y->weights.max_taps + 1; /* rows come in twos: one may come before its time */
+    resize->kept = (uint32_t)y->weights.max_taps + TSP_SQUEEZE_ROWS - 1; /* some come before their time */
     resize->stride = ((size_t)x->destination + TSP_SQUEEZE_PIXELS) * 3 + TSP_BEYOND;
     return tsp_buffer_reserve(&resize->rows, resize->stride * resize->kept) &&
            tsp_buffer_reserve(&resize->window, y->weights.max_taps * sizeof(uint8_t *)) &&
            tsp_buffer_reserve(&resize->line, resize->stride) &&
-           tsp_buffer_reserve(&resize->ends, 2 * ((size_t)x->needed * 3 + TSP_BEYOND));
+           tsp_buffer_reserve(&resize->ends, TSP_SQUEEZE_ROWS * ((size_t)x->needed * 3 + TSP_BEYOND));
 }
 
 static uint8_t *kept_row(const struct tsp_resize *resize, uint32_t row)
@@ -94,27 +94,31 @@ static uint8_t *kept_row(const struct tsp_resize *resize, uint32_t row)
     return (uint8_t *)resize->rows.data + row % resize->kept * resize->stride;
 }
 
-/* Source row `row` of those that are needed, where kernels may read beyond it; `end` says which copy is free. */
+/* Source row `row` of those that are needed, where kernels may read beyond it; copy `number` is free. */
 static const uint8_t *source_row(const struct tsp_resize *resize, const struct tsp_pixels *pixels, uint32_t row,
-                                 size_t end)
+                                 uint32_t number)
 {
     size_t bytes = (size_t)resize->x.needed * 3;
     const uint8_t *from = pixel_at(pixels, resize->x.start, resize->y.start + row);
     const uint8_t *behind = pixels->data + (pixels->part.height - 1) * pixels->stride + (size_t)pixels->part.width * 3;
     if ((size_t)(behind - from) >= bytes + TSP_BEYOND)
         return from;
-    uint8_t *copy = (uint8_t *)resize->ends.data + end * (bytes + TSP_BEYOND);
+    uint8_t *copy = (uint8_t *)resize->ends.data + number * (bytes + TSP_BEYOND);
     memcpy(copy, from, bytes);
     memset(copy + bytes, 0, TSP_BEYOND);
     return copy;
 }
 
-/* Squeezes rows `row` and `row` + 1; behind the last one, that one twice. */
-static void squeeze_two(const struct tsp_resize *resize, const struct tsp_pixels *pixels, uint32_t row)
+/* Squeezes the rows from `first` on; behind the last one, that one again. */
+static void squeeze_rows(const struct tsp_resize *resize, const struct tsp_pixels *pixels, uint32_t first)
 {
-    uint32_t second = row + 1 < resize->y.needed ? row + 1 : row;
-    const uint8_t *from[2] = {source_row(resize, pixels, row, 0), source_row(resize, pixels, second, 1)};
-    uint8_t *to[2] = {kept_row(resize, row), kept_row(resize, row + 1)};
+    const uint8_t *from[TSP_SQUEEZE_ROWS];
+    uint8_t *to[TSP_SQUEEZE_ROWS];
+    for (uint32_t r = 0; r < TSP_SQUEEZE_ROWS; r++) {
+        uint32_t last = resize->y.needed - 1;
+        from[r] = source_row(resize, pixels, first + r < last ? first + r : last, r);
+        to[r] = kept_row(resize, first + r);
+    }
     uint32_t n = (resize->x.destination + TSP_SQUEEZE_PIXELS - 1) / TSP_SQUEEZE_PIXELS * TSP_SQUEEZE_PIXELS;
     resize->kernels->squeeze(&resize->x.weights, n, from, to);
 }
@@ -139,8 +143,8 @@ static void resize_rows(struct tsp_resize *resize, const struct tsp_pixels *pixe
     uint32_t next = 0; /* source row to squeeze */
     for (uint32_t i = 0; i < y->destination; i++) {
         const struct tsp_taps taps = y->weights.taps[i];
-        for (; next < taps.first + taps.count; next += 2)
-            squeeze_two(resize, pixels, next);
+        for (; next < taps.first + taps.count; next += TSP_SQUEEZE_ROWS)
+            squeeze_rows(resize, pixels, next);
         blend_line(resize, i, flop ? y->destination - 1 - i : i);
     }
 }

@@ -47,16 +47,16 @@ static void compare_squeeze(const struct tsp_kernels *kernels, const struct tsp_
 {
     uint32_t n = (axis->destination + TSP_SQUEEZE_PIXELS - 1) / TSP_SQUEEZE_PIXELS * TSP_SQUEEZE_PIXELS;
     size_t room = (size_t)n * 3 + TSP_BEYOND, bytes = (size_t)axis->destination * 3;
-    uint8_t *rows[2], *made[2], *expected[2];
-    for (int r = 0; r < 2; r++) {
-        rows[r] = random_bytes((size_t)axis->needed * 3 + TSP_BEYOND);
+    uint8_t *rows[TSP_SQUEEZE_ROWS], *made[TSP_SQUEEZE_ROWS], *expected[TSP_SQUEEZE_ROWS];
+    const uint8_t *from[TSP_SQUEEZE_ROWS];
+    for (int r = 0; r < TSP_SQUEEZE_ROWS; r++) {
+        from[r] = rows[r] = random_bytes((size_t)axis->needed * 3 + TSP_BEYOND);
         made[r] = malloc(room);
         expected[r] = malloc(room);
     }
-    const uint8_t *from[2] = {rows[0], rows[1]};
     tsp_kernels_at(0)->squeeze(&axis->weights, n, from, expected);
     kernels->squeeze(&axis->weights, n, from, made);
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < TSP_SQUEEZE_ROWS; r++) {
         assert_memory_equal(made[r], expected[r], bytes);
         free(rows[r]);
         free(made[r]);
