@@ -70,7 +70,7 @@ class Part:
     def run(self):
         """The results of the part, as a dictionary."""
         o = self.options
-        warm_up = 3 + (3 + 2 * self.k if self.loader == 'torch' else 0)
+        warm_up = o.warm_up * (1 + self.k if self.loader == 'torch' else 1)  # Python imports for long
         begin = time.monotonic_ns() + int(warm_up * 1e9)
         if self.loader == 'shared':
             self.start_daemon()
@@ -81,10 +81,12 @@ class Part:
         cpu, made = self.cpu_seconds() - cpu, self.made() - made
         results = [result_of(trainer) for trainer in self.trainers]
         samples = sum(result['samples'] for result in results)
+        if samples == 0:
+            raise SystemExit('compare.sh: no trainer got a batch in time; use a larger --seconds or --warm-up')
         return {'loader': self.loader, 'trainers': self.k, 'samples': samples, 'seconds': o.seconds,
                 'rate_per_trainer': samples / o.seconds / self.k,
                 'slowest_trainer': min(result['rate'] for result in results),
-                'cpu_seconds_per_1000': 1000 * cpu / samples if samples else float('nan'),
+                'cpu_seconds_per_1000': 1000 * cpu / samples,
                 'peak_memory_mb': peak / 1e6,
                 'decodes_per_sample': 1.0 if self.loader == 'torch' else made / samples}  # PyTorch: each for itself
 
@@ -199,6 +201,7 @@ def parse():
     parser.add_argument('--out', required=True, help='where compare.json and compare.svg go (default build/bench)')
     parser.add_argument('--trainers', default='1,2,4', help='how many at once, a list (default 1,2,4)')
     parser.add_argument('--seconds', type=float, default=10, help='how long each part is measured (default 10)')
+    parser.add_argument('--warm-up', type=float, default=3, help='time to start in, before that (default 3)')
     parser.add_argument('--batch', type=int, default=32, help='samples per batch (default 32)')
     parser.add_argument('--step-ms', type=float, default=0,
                         help='how long a trainer computes on each batch (default 0: the loading sets the pace)')

@@ -31,17 +31,18 @@ static int send_hot(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t
 
 /*
  * The position below which this consumer reads nothing any more. Never past the head, for the daemon takes it as room,
- * nor past the epoch's end, where the next window does not follow the stride. A rank keeps the newest sample it knows
- * of: the epoch's last one, from which a window beyond the end is padded, is that or a later one.
+ * nor past the epoch's end, where the next window does not follow the stride. A rank keeps the newest sample of its
+ * epoch that it knows of: the last one, from which a window behind the end is padded, is that or a later one.
  */
 static uint64_t release_position(const struct tsocket *ts)
 {
-    uint64_t limit = ts->head_seen;
+    uint64_t end = ts->len_seen == TSI_LEN_OPEN ? UINT64_MAX : ts->start + ts->len_seen;
+    uint64_t limit = MIN(ts->head_seen, end);
     uint64_t next;
 
     if (!ts->placed)
         return ts->released;
-    next = ts->start + MIN(tsc_handle_next_index(ts), ts->len_seen);
+    next = ts->start + tsc_handle_next_index(ts);
     if (ts->world > 1 && limit > ts->start && next >= limit)
         limit--;
     return tsc_held_floor(&ts->held, MIN(next, limit));

@@ -260,12 +260,12 @@ uint64_t tsc_handle_next_index(const struct tsocket *ts)
     return ts->skip + (ts->round * ts->world + ts->rank) * ts->batch;
 }
 
-/* Windows that each rank gets of `samples` samples. */
+/* Windows that each rank gets of `samples` samples; as good as endless for an epoch whose end is not known yet. */
 uint64_t tsc_handle_windows(const struct tsocket *ts, uint64_t samples)
 {
     uint64_t stride = (uint64_t)ts->batch * ts->world;
 
-    return ts->last == TSOCKET_LAST_DROP ? samples / stride : (samples + stride - 1) / stride;
+    return samples / stride + (ts->last != TSOCKET_LAST_DROP && samples % stride > 0 ? 1 : 0);
 }
 
 int tsocket_describe(const struct tsocket *ts, struct tsocket_info *info_out)

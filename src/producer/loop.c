@@ -291,7 +291,7 @@ static int send_welcome(struct tsocket_producer *producer, const struct tsp_cons
         return rc;
     strcpy(welcome.daemon, producer->name);
     strcpy(welcome.stream, stream->name);
-    tsp_stream_describe_start(stream, consumer, &welcome);
+    tsp_stream_describe_place(stream, consumer, &welcome);
     send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
     return TSOCKET_OK;
 }

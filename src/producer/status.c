@@ -61,9 +61,9 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns
     cJSON *json = cJSON_CreateObject();
     cJSON *shard;
     uint64_t waited_ns = consumer->waited_ns + (consumer->wants ? now_ns - consumer->want_since_ns : 0);
-    struct tsi_welcome start = {.first = 0};
+    struct tsi_welcome place = {.first = 0};
 
-    tsp_stream_describe_start(consumer->stream, consumer, &start);
+    tsp_stream_describe_place(consumer->stream, consumer, &place);
     add(json, "id", consumer->id);
     cJSON_AddStringToObject(json, "name", consumer->hello.name);
     add(json, "pid", (uint64_t)consumer->peer.pid);
@@ -75,9 +75,9 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns
     cJSON_AddStringToObject(
         json, "state",
         consumer->state == TSP_READING && consumer->wants ? "waiting" : tsp_consumer_state_word(consumer->state));
-    add(json, "epoch", consumer->epoch);
-    add(json, "first", start.first);
-    add(json, "position", start.position);
+    add(json, "epoch", place.epoch);
+    add(json, "first", place.first);
+    add(json, "position", place.position);
     add(json, "released", consumer->released);
     add(json, "received", consumer->received);
     add(json, "lag", consumer->state == TSP_READING ? consumer->stream->published - consumer->released : 0);

@@ -75,8 +75,8 @@ int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster
 /* It is about to leave the roster. */
 void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *consumer);
 
-/* Where an attached consumer begins, as WELCOME says it. */
-void tsp_stream_describe_start(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
+/* Where an attached consumer is: at first, where it begins, as WELCOME says it. */
+void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
                                struct tsi_welcome *welcome);
 
 /*

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -460,6 +461,24 @@ static void an_epoch_of_unknown_length_ends_the_same_with_many_threads(void **st
     rig_close(rig);
 }
 
+static void an_epoch_of_unknown_length_may_be_longer_than_the_ring(void **state)
+{
+    const struct rig_options unknown = {
+        .epochs = 2, .capacity = 8, .max_batch = 4, .epoch_ends_at = 38, .threads = 2, .on_bad = TSOCKET_BAD_FAIL};
+    struct rig *rig = rig_open(&unknown);
+    struct tsocket *ts = rig_attach(4, NULL);
+
+    (void)state;
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        for (uint64_t first = 0; first < 36; first += 4)
+            rig_expect_and_release(ts, epoch, first, 4);
+        rig_expect_and_release(ts, epoch, 36, 2);
+        rig_expect_epoch_end(ts, epoch, 38);
+    }
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 struct reader {
     struct tsocket *ts;
     uint64_t samples;
@@ -511,6 +530,81 @@ static void consumers_in_threads_of_the_producers_process_get_everything(void **
     rig_close(rig);
 }
 
+/* Between the windows 11 .. 21 of one epoch and 0 .. 10 of the next lie 7 samples that are left out. */
+static void windows_on_both_sides_of_a_dropped_tail_fit_or_are_refused(void **state)
+{
+    struct rig_options tight = {.epoch_samples = 29, .capacity = 31, .max_batch = 11};
+    struct tsocket_options drop;
+    struct tsocket_batch held[2];
+    struct tsocket *ts = NULL;
+    struct rig *rig = rig_open(&tight);
+
+    (void)state;
+    tsocket_options_init(&drop);
+    drop.last = TSOCKET_LAST_DROP;
+    assert_int_equal(tsocket_open(RIG_NAME, 11, &drop, &ts), TSOCKET_EREFUSED);
+    assert_non_null(strstr(tsocket_last_error(), "--ring 32"));
+    rig_close(rig);
+    tight.capacity = 32;
+    rig = rig_open(&tight);
+    ts = rig_attach(11, &drop);
+    rig_expect_and_release(ts, 0, 0, 11);
+    rig_expect_batch(ts, 0, 11, 11, &held[0]);
+    rig_expect_epoch_end(ts, 0, 29);
+    rig_expect_batch(ts, 1, 0, 11, &held[1]);
+    rig_check(&held[0]);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
+static void windows_of_as_many_epochs_as_the_ring_has_can_be_held(void **state)
+{
+    const struct rig_options tiny = {.epoch_samples = 1, .capacity = 256, .max_batch = 1};
+    struct rig *rig = rig_open(&tiny);
+    struct tsocket_options many;
+    struct tsocket_batch held;
+    struct tsocket *ts = NULL;
+
+    (void)state;
+    tsocket_options_init(&many);
+    many.hold = 65;
+    assert_int_equal(tsocket_open(RIG_NAME, 1, &many, &ts), TSOCKET_EREFUSED);
+    assert_non_null(strstr(tsocket_last_error(), "64"));
+    many.hold = 64;
+    ts = rig_attach(1, &many);
+    for (uint64_t epoch = 0; epoch < 64; epoch++) {
+        rig_expect_batch(ts, epoch, 0, 1, &held);
+        rig_expect_epoch_end(ts, epoch, 1);
+    }
+    assert_int_equal(tsocket_next(ts, 100, &held), TSOCKET_EHELD);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
+/* Epochs that fit into the ring are made before enough consumers are there; that is no reason to look again. */
+static void who_waits_for_the_others_of_a_group_sleeps(void **state)
+{
+    struct rig_options waiting = small;
+    struct rusage before, after;
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+    struct rig *rig;
+
+    (void)state;
+    waiting.epochs = 0;
+    waiting.capacity = 64;
+    waiting.wait_for = 2;
+    rig = rig_open(&waiting);
+    ts = rig_attach(4, NULL);
+    assert_int_equal(tsocket_next(ts, 100, &batch), TSOCKET_EAGAIN); /* the ring is full now */
+    assert_int_equal(getrusage(RUSAGE_THREAD, &before), 0);
+    assert_int_equal(tsocket_next(ts, 300, &batch), TSOCKET_EAGAIN);
+    assert_int_equal(getrusage(RUSAGE_THREAD, &after), 0);
+    assert_in_range(after.ru_nvcsw - before.ru_nvcsw, 0, 20);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void every_code_has_a_name_and_a_sentence(void **state)
 {
     (void)state;
@@ -546,7 +640,11 @@ int main(void)
         cmocka_unit_test(a_producer_that_ends_before_its_stream_does_is_gone_for_good),
         cmocka_unit_test(an_epoch_of_unknown_length_ends_where_the_producer_says),
         cmocka_unit_test(an_epoch_of_unknown_length_ends_the_same_with_many_threads),
+        cmocka_unit_test(an_epoch_of_unknown_length_may_be_longer_than_the_ring),
         cmocka_unit_test(consumers_in_threads_of_the_producers_process_get_everything),
+        cmocka_unit_test(windows_on_both_sides_of_a_dropped_tail_fit_or_are_refused),
+        cmocka_unit_test(windows_of_as_many_epochs_as_the_ring_has_can_be_held),
+        cmocka_unit_test(who_waits_for_the_others_of_a_group_sleeps),
         cmocka_unit_test(every_code_has_a_name_and_a_sentence),
     };
 

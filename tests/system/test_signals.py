@@ -18,7 +18,7 @@ class StoppedConsumerTest(SystemTest):
             tap.wait_batches(3)
         taps[0].stop()
         wait_until(lambda: self.quiet(taps[1:]), what="a full ring")
-        seen = [len(tap.of_kind("batch")) for tap in taps]
+        seen = [tap.seen() for tap in taps]
         taps[0].go_on()
         for tap, count in zip(taps, seen):
             tap.wait_batches(count + 60)
@@ -26,9 +26,9 @@ class StoppedConsumerTest(SystemTest):
             self.assert_contiguous(tap)
 
     def quiet(self, taps):
-        before = [len(tap.of_kind("batch")) for tap in taps]
+        before = [tap.seen() for tap in taps]
         time.sleep(0.05)
-        return [len(tap.of_kind("batch")) for tap in taps] == before
+        return [tap.seen() for tap in taps] == before
 
     def test_a_daemon_that_was_stopped_goes_on(self):
         daemon = self.start_daemon("synthetic:101x8x8", "--ring", "32")
@@ -37,7 +37,7 @@ class StoppedConsumerTest(SystemTest):
         daemon.stop()
         wait_until(lambda: self.quiet([tap]), what="an empty ring")
         daemon.go_on()
-        tap.wait_batches(len(tap.of_kind("batch")) + 60)
+        tap.wait_batches(tap.seen() + 60)
         self.assert_contiguous(tap)
 
 

@@ -23,7 +23,7 @@ class DumpTest(SystemTest):
 
     def test_dumped_batches_hold_what_the_lines_say(self):
         tap, folder = self.dump("synthetic:13x8x6", 5)
-        self.assertEqual(len(os.listdir(folder)), 3 * len(tap.of_kind("batch")))
+        self.assertEqual(len(os.listdir(folder)), 3 * tap.seen())
         for batch in tap.of_kind("batch"):
             image, label, index = (self.load(folder, batch, f) for f in ("image", "label", "index"))
             self.assertEqual((image.shape, image.dtype), ((batch["count"], 8, 6, 3), np.uint8))
@@ -81,6 +81,18 @@ class StatusTest(SystemTest):
         table = self.ctl("status", "main").stdout
         for word in ("train", "tsocketctl", str(slow.pid), str(fast.pid)):
             self.assertIn(word, table)
+
+    def test_the_status_tells_where_a_consumer_reads(self):
+        daemon = self.start_daemon("synthetic:13x8x8", "--ring", "32")
+        tap = self.tap(daemon, 5, "--hold-ms", "1")
+        tap.wait_for("epoch_end", 70)  # more epochs than the control page has entries
+        tap.stop()
+        (consumer,) = daemon.status()["streams"][0]["consumers"]
+        batches = tap.of_kind("batch")
+        self.assertIn(consumer["epoch"], range(batches[-3]["epoch"], batches[-1]["epoch"] + 2))
+        self.assertEqual(consumer["position"], consumer["epoch"] * 13 + consumer["first"])
+        self.assertLess(consumer["first"], 13)
+        tap.go_on()
 
     def test_the_list_names_the_running_daemons(self):
         self.assertEqual(self.ctl("list", check=False).stdout.count("\n"), 0)
