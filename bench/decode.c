@@ -21,7 +21,6 @@
 #include "bench.h"
 
 enum {
-    VIEWS_MAX = 8,
     TURN_FILES = 8, /* files that one variant decodes before it is the next one's turn */
     ROUNDS_MAX = 101,
 };
@@ -51,9 +50,9 @@ struct bench {
     uint64_t bytes;
     struct tsp_decoder *decoder;
     struct tsp_jpeg *jpeg;
-    char why[TSP_JPEG_WHY_MAX];
+    char why[TSP_WHY_MAX];
     struct tsp_recipe recipe;
-    void *slots; /* VIEWS_MAX images of the widest type */
+    void *slots; /* TSP_VIEWS_MAX images of the widest type */
 };
 
 static _Noreturn void die(const char *what, const char *why)
@@ -95,6 +94,15 @@ static void entropy_unkept(struct bench *bench, const struct file *file, uint32_
     jpeg_destroy_decompress(&cinfo);
 }
 
+/* What comes before: libjpeg's object, made and unmade for each file, and the file's tables. */
+static void header(struct bench *bench, const struct file *file, uint32_t sample)
+{
+    uint32_t width, height;
+    (void)sample;
+    if (tsp_jpeg_header(bench->jpeg, file->encoded.data, file->encoded.len, &width, &height) != TSP_GOOD)
+        die("header", bench->why);
+}
+
 static void plan(struct bench *bench, const struct file *file, uint32_t sample, uint32_t n, struct tsp_view *views)
 {
     size_t bytes = (size_t)bench->recipe.size * bench->recipe.size * 3 * sizeof(float);
@@ -109,7 +117,7 @@ static void decode_part(struct bench *bench, const struct file *file, const stru
     uint32_t width, height;
     struct tsp_pixels pixels;
     if (tsp_jpeg_header(bench->jpeg, file->encoded.data, file->encoded.len, &width, &height) != TSP_GOOD ||
-        tsp_jpeg_decode(bench->jpeg, part, &pixels) != TSP_GOOD)
+        tsp_jpeg_decode(bench->jpeg, part, 1, &pixels) != TSP_GOOD)
         die("decode", bench->why);
 }
 
@@ -129,9 +137,9 @@ static void part(struct bench *bench, const struct file *file, uint32_t sample)
 
 static void draw(struct bench *bench, const struct file *file, uint32_t sample, uint32_t n)
 {
-    struct tsp_view views[VIEWS_MAX];
+    struct tsp_view views[TSP_VIEWS_MAX];
     uint32_t width, height;
-    if (tsp_decoder_header(bench->decoder, &file->encoded, &width, &height) != TSP_GOOD)
+    if (tsp_decoder_header(bench->decoder, &file->encoded, false, &width, &height) != TSP_GOOD)
         die("header", tsp_decoder_why(bench->decoder));
     plan(bench, file, sample, n, views);
     if (tsp_decoder_draw(bench->decoder, views, n) != TSP_GOOD)
@@ -141,6 +149,13 @@ static void draw(struct bench *bench, const struct file *file, uint32_t sample, 
 static void exact(struct bench *bench, const struct file *file, uint32_t sample)
 {
     draw(bench, file, sample, 1);
+}
+
+static void fast(struct bench *bench, const struct file *file, uint32_t sample)
+{
+    bench->recipe.quality = TSP_FAST;
+    draw(bench, file, sample, 1);
+    bench->recipe.quality = TSP_EXACT;
 }
 
 static void float32(struct bench *bench, const struct file *file, uint32_t sample)
@@ -174,10 +189,12 @@ static const struct variant {
 } variants[] = {
     {"entropy", entropy, "entropy decoding of the whole file, coefficients kept: the measure of the others"},
     {"unkept", entropy_unkept, "entropy decoding, nothing kept"},
+    {"header", header, "the header alone"},
     {"whole", whole, "all pixels"},
     {"part", part, "the pixels that one crop needs"},
     {"exact", exact, "one crop, resized: exact, uint8"},
-    {"float32", float32, "the same, float32 NCHW"},
+    {"fast", fast, "the same, fast"},
+    {"float32", float32, "exact, float32 NCHW"},
     {"views2", views2, "2 crops of one decode"},
     {"views4", views4, "4 crops of one decode"},
     {"views8", views8, "8 crops of one decode"},
@@ -273,7 +290,7 @@ static void open_bench(struct bench *bench)
     bench->recipe.size = bench->options.size;
     bench->decoder = tsp_decoder_create(&limits);
     bench->jpeg = tsp_jpeg_create(&limits, bench->why);
-    bench->slots = calloc(VIEWS_MAX, (size_t)bench->options.size * bench->options.size * 3 * sizeof(float));
+    bench->slots = calloc(TSP_VIEWS_MAX, (size_t)bench->options.size * bench->options.size * 3 * sizeof(float));
     if (!bench->decoder || !bench->jpeg || !bench->slots)
         die("start", "no memory");
     read_files(bench);

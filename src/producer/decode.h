@@ -15,6 +15,11 @@
 #include "recipe.h"
 #include "source.h"
 
+enum {
+    TSP_VIEWS_MAX = 8,
+    TSP_WHY_MAX = 256, /* bytes of the line that says what is wrong with an image */
+};
+
 struct tsp_limits {
     uint64_t max_pixels;
     uint32_t max_scans;
@@ -35,6 +40,7 @@ struct tsp_output {
 struct tsp_view {
     double x, y, width, height;
     enum tsp_filter filter;
+    bool fast; /* may be made of a picture that was decoded smaller, if all views of a draw may */
     bool clip; /* crop, then resize: the filter does not see the picture around the box */
     bool flip; /* mirrored left to right */
     bool flop; /* top to bottom */
@@ -47,11 +53,15 @@ struct tsp_decoder;
 struct tsp_decoder *tsp_decoder_create(const struct tsp_limits *limits); /* NULL: no memory */
 void tsp_decoder_destroy(struct tsp_decoder *decoder);                   /* NULL is allowed */
 
-/* Looks at the header of `encoded`, which must stay until draw. TSP_GOOD: the image's size is known. */
-enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_encoded *encoded, uint32_t *width_out,
-                                uint32_t *height_out);
+/*
+ * Looks at the header of `encoded`, which must stay until draw. TSP_GOOD: the image's size is known. With `upright`,
+ * size and boxes are those of the picture as its EXIF orientation says that it is to be seen, else as it is stored.
+ */
+enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_encoded *encoded, bool upright,
+                                uint32_t *width_out, uint32_t *height_out);
 
-/* Decodes and writes `n` views. On TSP_GOOD all outputs are written, otherwise their content is undefined. */
+/* Decodes once and writes `n` views, 1 to TSP_VIEWS_MAX. On TSP_GOOD all outputs are written, otherwise their content
+ * is undefined. */
 enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view *views, uint32_t n);
 
 /* One line about the last result that was not TSP_GOOD. */

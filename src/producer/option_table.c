@@ -11,6 +11,7 @@
 
 static const struct tsp_word augments[] = {{"train", TSP_AUGMENT_TRAIN}, {"eval", TSP_AUGMENT_EVAL}, {NULL, 0}};
 static const struct tsp_word filters[] = {{"bilinear", TSP_BILINEAR}, {"bicubic", TSP_BICUBIC}, {NULL, 0}};
+static const struct tsp_word qualities[] = {{"exact", TSP_EXACT}, {"fast", TSP_FAST}, {NULL, 0}};
 static const struct tsp_word dtypes[] = {{"uint8", TSOCKET_UINT8}, {"float32", TSOCKET_FLOAT32}, {NULL, 0}};
 static const struct tsp_word layouts[] = {{"nhwc", TSP_NHWC}, {"nchw", TSP_NCHW}, {NULL, 0}};
 static const struct tsp_word on_bads[] = {
@@ -108,6 +109,22 @@ const struct tsp_option tsp_option_table[] = {
      STREAM(recipe.filter),
      .section = TSP_SECTION_IMAGES,
      .help = "How images are resized; always antialiased."},
+    {.name = "quality",
+     .argument = "WHICH",
+     .type = TSP_OPTION_WORD,
+     .words = qualities,
+     .initial = "exact",
+     STREAM(recipe.quality),
+     .section = TSP_SECTION_IMAGES,
+     .help = "exact: the pixels of a full decode and an antialiased resize, as Pillow makes them. fast: a JPEG whose "
+             "crop is at least twice as large as --size is decoded at 1/2, 1/4 or 1/8 of its size, which is quicker "
+             "and differs a little."},
+    {.name = "exif",
+     .type = TSP_OPTION_SWITCH,
+     .initial = "on",
+     STREAM(recipe.exif),
+     .section = TSP_SECTION_IMAGES,
+     .help = "Turn pictures upright as the orientation in their EXIF data says; --no-exif: take them as stored."},
     {.name = "dtype",
      .argument = "TYPE",
      .type = TSP_OPTION_WORD,

@@ -57,7 +57,7 @@ static enum tsp_bad draw_image(struct worker *worker, const struct tsp_stream_pl
 {
     uint32_t width, height;
     struct tsp_view view;
-    enum tsp_bad bad = tsp_decoder_header(worker->decoder, &worker->encoded, &width, &height);
+    enum tsp_bad bad = tsp_decoder_header(worker->decoder, &worker->encoded, plan->recipe.exif, &width, &height);
     if (bad != TSP_GOOD)
         return bad;
     if (worker->encoded.raw_width > 0)

@@ -20,7 +20,7 @@ static enum tsp_bad decode(struct tsp_decoder *decoder, const struct tsp_encoded
     struct tsp_recipe recipe;
     struct tsp_view views[VIEWS];
     uint32_t width, height;
-    enum tsp_bad bad = tsp_decoder_header(decoder, encoded, &width, &height);
+    enum tsp_bad bad = tsp_decoder_header(decoder, encoded, true, &width, &height);
     if (bad != TSP_GOOD)
         return bad;
     tsp_recipe_init(&recipe);
