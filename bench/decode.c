@@ -9,6 +9,7 @@
  */
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -204,6 +205,51 @@ enum {
     N_VARIANTS = sizeof variants / sizeof variants[0],
 };
 
+/* ---- what fast costs ---- */
+
+struct difference {
+    double psnr;  /* of all pixels, dB */
+    double least; /* of one picture */
+    int largest;
+    uint32_t differ; /* pictures that were decoded smaller */
+};
+
+static double psnr(double squares, double n)
+{
+    return squares > 0 ? 10 * log10(255.0 * 255 * n / squares) : INFINITY;
+}
+
+static void add_difference(const uint8_t *exact_pixels, const uint8_t *fast_pixels, size_t bytes, double *squares,
+                           struct difference *difference)
+{
+    double sum = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        int d = abs(exact_pixels[i] - fast_pixels[i]);
+        sum += d * d;
+        difference->largest = d > difference->largest ? d : difference->largest;
+    }
+    *squares += sum;
+    difference->differ += sum > 0;
+    difference->least = fmin(difference->least, psnr(sum, (double)bytes));
+}
+
+static struct difference compare_qualities(struct bench *bench)
+{
+    size_t bytes = (size_t)bench->recipe.size * bench->recipe.size * 3;
+    uint8_t *kept = malloc(bytes);
+    struct difference difference = {.least = INFINITY};
+    double squares = 0;
+    for (uint32_t f = 0; kept && f < bench->n_files; f++) {
+        exact(bench, &bench->files[f], f);
+        memcpy(kept, bench->slots, bytes);
+        fast(bench, &bench->files[f], f);
+        add_difference(kept, bench->slots, bytes, &squares, &difference);
+    }
+    free(kept);
+    difference.psnr = psnr(squares, (double)bytes * bench->n_files);
+    return difference;
+}
+
 /* ---- rounds ---- */
 
 static int64_t cpu_ns(void)
@@ -335,7 +381,13 @@ static void report(struct bench *bench, int64_t (*ns)[N_VARIANTS])
             printf("%-12s %10.0f %10.0f %10.3f  %s\n", variants[v].name, 1e6 / middle, middle, ratio, variants[v].what);
         separator = ",";
     }
-    puts(bench->options.json ? "]}" : "");
+    struct difference fast_to_exact = compare_qualities(bench);
+    printf(bench->options.json
+               ? "],\"fast\":{\"psnr\":%.1f,\"least_psnr\":%.1f,\"largest\":%d,\"share\":%.3f}}\n"
+               : "\nfast by exact: %.1f dB, %.1f dB at worst, largest difference %d; decoded smaller: %.3f of "
+                 "the crops\n",
+           fmin(fast_to_exact.psnr, 999), fmin(fast_to_exact.least, 999), fast_to_exact.largest,
+           (double)fast_to_exact.differ / bench->n_files);
 }
 
 static struct options parse(int argc, char **argv)
