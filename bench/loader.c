@@ -99,7 +99,7 @@ static bool complain(const char *why)
 
 static int add_stream(struct tsocket_producer *producer, const struct tsp_stream_plan *plan, uint32_t batch)
 {
-    struct tsocket_field fields[4];
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX];
     struct tsocket_stream_options so;
     tsocket_stream_options_init(&so);
     so.fields = fields;

@@ -6,6 +6,7 @@
 
 #define DAEMON(member)       .offset = offsetof(struct tsp_options, member)
 #define STREAM(member)       .per_stream = true, .offset = offsetof(struct tsp_stream_options, member)
+#define VIEW(member)         .per_view = true, STREAM(member)
 #define BETWEEN(least, most) .min = (least), .max = (most)
 #define WITHIN(least, most)  .low = (least), .high = (most)
 
@@ -57,7 +58,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_COUNT,
      BETWEEN(1, 8192),
      .initial = "224",
-     STREAM(recipe.size),
+     VIEW(recipe.size),
      .section = TSP_SECTION_IMAGES,
      .help = "Side of the square image that trainers get."},
     {.name = "augment",
@@ -65,7 +66,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_WORD,
      .words = augments,
      .initial = "train",
-     STREAM(recipe.augment),
+     VIEW(recipe.augment),
      .section = TSP_SECTION_IMAGES,
      .help = "train: a random crop resized to --size, flipped at random. eval: the short side resized to --size / "
              "--crop-pct, then the centre."},
@@ -74,7 +75,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_RANGE,
      WITHIN(1e-6, 1),
      .initial = "0.08,1",
-     STREAM(recipe.scale),
+     VIEW(recipe.scale),
      .section = TSP_SECTION_IMAGES,
      .help = "train: area of the crop as a share of the image's."},
     {.name = "ratio",
@@ -82,7 +83,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_RANGE,
      WITHIN(0.001, 1000),
      .initial = "3/4,4/3",
-     STREAM(recipe.ratio),
+     VIEW(recipe.ratio),
      .section = TSP_SECTION_IMAGES,
      .help = "train: width of the crop by its height."},
     {.name = "hflip",
@@ -90,7 +91,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_REAL,
      WITHIN(0, 1),
      .initial = "0.5",
-     STREAM(recipe.hflip),
+     VIEW(recipe.hflip),
      .section = TSP_SECTION_IMAGES,
      .help = "train: share of the images that are mirrored left to right."},
     {.name = "crop-pct",
@@ -98,7 +99,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_REAL,
      WITHIN(0.01, 1),
      .initial = "224/256",
-     STREAM(recipe.crop_pct),
+     VIEW(recipe.crop_pct),
      .section = TSP_SECTION_IMAGES,
      .help = "eval: --size by the short side that the image is resized to."},
     {.name = "interpolation",
@@ -106,15 +107,32 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_WORD,
      .words = filters,
      .initial = "bilinear",
-     STREAM(recipe.filter),
+     VIEW(recipe.filter),
      .section = TSP_SECTION_IMAGES,
      .help = "How images are resized; always antialiased."},
+    {.name = "view",
+     .argument = "NAME[:KEY=VALUE...]",
+     .type = TSP_OPTION_VIEW,
+     .example = "small:size=96:scale=0.05,0.4",
+     STREAM(view_texts),
+     .section = TSP_SECTION_IMAGES,
+     .help =
+         "Make an image field NAME of each sample, in place of \"image\"; may be repeated, up to 8 times. All views "
+         "are crops of one decode, each drawn for itself. The keys are the names of the options marked with +, "
+         "and win over these: small:size=96:augment=eval. Trainers open the fields that they want."},
+    {.name = "aug",
+     .type = TSP_OPTION_SWITCH,
+     .initial = "off",
+     STREAM(aug),
+     .section = TSP_SECTION_IMAGES,
+     .help = "Add a field NAME.aug (float32) for each image: x, y, width and height of its box in the source picture's "
+             "pixels, and 1 if it is flipped, so that boxes and masks can follow."},
     {.name = "quality",
      .argument = "WHICH",
      .type = TSP_OPTION_WORD,
      .words = qualities,
      .initial = "exact",
-     STREAM(recipe.quality),
+     VIEW(recipe.quality),
      .section = TSP_SECTION_IMAGES,
      .help = "exact: the pixels of a full decode and an antialiased resize, as Pillow makes them. fast: a JPEG whose "
              "crop is at least twice as large as --size is decoded at 1/2, 1/4 or 1/8 of its size, which is quicker "
@@ -130,7 +148,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_WORD,
      .words = dtypes,
      .initial = "uint8",
-     STREAM(recipe.dtype),
+     VIEW(recipe.dtype),
      .section = TSP_SECTION_IMAGES,
      .help = "Type of the values: uint8 is 0 to 255, a quarter of the memory; float32 is (value / 255 - mean) / std."},
     {.name = "layout",
@@ -138,7 +156,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_WORD,
      .words = layouts,
      .initial = "nhwc",
-     STREAM(recipe.layout),
+     VIEW(recipe.layout),
      .section = TSP_SECTION_IMAGES,
      .help = "Channels last (nhwc) or first (nchw)."},
     {.name = "mean",
@@ -147,7 +165,7 @@ const struct tsp_option tsp_option_table[] = {
      WITHIN(-1000, 1000),
      .initial = "0,0,0",
      .example = "0.485,0.456,0.406",
-     STREAM(recipe.mean),
+     VIEW(recipe.mean),
      .section = TSP_SECTION_IMAGES,
      .help = "float32: subtracted, per channel."},
     {.name = "std",
@@ -156,7 +174,7 @@ const struct tsp_option tsp_option_table[] = {
      WITHIN(1e-6, 1000),
      .initial = "1,1,1",
      .example = "0.229,0.224,0.225",
-     STREAM(recipe.std),
+     VIEW(recipe.std),
      .section = TSP_SECTION_IMAGES,
      .help = "float32: divided by, per channel."},
 

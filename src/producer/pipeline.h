@@ -2,38 +2,17 @@
 /*
  * The pipeline: decode threads that fill the claims of all streams of one producer.
  *
- *     claim -> order -> source: read -> decode: header, draw -> label, index -> commit (or reject)
+ *     claim -> order -> source: read -> decode: header, draw all views -> label, index -> commit (or reject)
  */
 #ifndef TSP_PIPELINE_H
 #define TSP_PIPELINE_H
 
 #include <tsocket/producer.h>
 
-#include "decode.h"
-#include "order.h"
-#include "recipe.h"
-#include "source.h"
-
-/* The fields of every stream, by number. `valid` (uint8: 1, or 0 for a masked sample) only under TSOCKET_BAD_MASK. */
-enum {
-    TSP_FIELD_IMAGE,
-    TSP_FIELD_LABEL,
-    TSP_FIELD_INDEX,
-    TSP_FIELD_VALID,
-};
+#include "plan.h"
 
 /* What claim.stage_ns[] count, for tsocket_producer_options. Resize and output are part of "decode". */
 extern const char *const tsp_stage_names[TSOCKET_STAGES_MAX];
-
-/* What one stream of the pipeline is made of. The pipeline borrows the source. */
-struct tsp_stream_plan {
-    const struct tsp_source *source;
-    struct tsp_recipe recipe;
-    enum tsocket_on_bad on_bad;
-};
-
-/* Fills `fields_out` (room for 4) and returns how many there are. */
-uint32_t tsp_stream_plan_fields(const struct tsp_stream_plan *plan, struct tsocket_field *fields_out);
 
 struct tsp_pipeline;
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `tsocketctl` says and writes."""
+import io
 import json
 import os
 import unittest
 
 import numpy as np
+from PIL import Image
 
+import pictures
 from harness import SystemTest
 
 
@@ -61,6 +64,22 @@ class DumpTest(SystemTest):
             source = index.tolist().index(index[n])
             self.assertLess(source, 3)
             self.assertTrue((image[n] == image[source]).all())
+
+    def test_views_are_fields_and_their_boxes_can_be_followed(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 2, 3)
+        views = ("--view", "big:size=24:hflip=1", "--view", "whole:size=24:augment=eval:crop-pct=1")
+        tap, dump = self.dump(folder, 6, *views, "--aug", "--no-shuffle")
+        batch = tap.of_kind("batch")[0]
+        big, whole = self.load(dump, batch, "big"), self.load(dump, batch, "whole")
+        self.assertEqual((big.shape, whole.shape), ((6, 24, 24, 3), (6, 24, 24, 3)))
+        for n, (x, y, width, height, flip) in enumerate(self.load(dump, batch, "big.aug").tolist()):
+            self.assertEqual(flip, 1)
+            with Image.open(io.BytesIO(pictures.jpeg(n))) as picture:
+                crop = picture.convert("RGB").crop((x, y, x + width, y + height))
+            want = np.asarray(crop.resize((24, 24), Image.BILINEAR)).astype(int)[:, ::-1]
+            self.assertLessEqual(np.abs(big[n].astype(int) - want).max(), 1)
+        self.assertEqual(self.load(dump, batch, "whole.aug").tolist(), [[8, 0, 48, 48, 0]] * 6)
 
 
 class StatusTest(SystemTest):
