@@ -54,13 +54,30 @@ static void write_uint8(const struct tsp_writer *writer, const struct line *line
     }
 }
 
+/* One channel of a line whose pixels lie side by side, as they do in most: eight at once, for the loop costs as much. */
+static void look_up(float *restrict to, const uint8_t *restrict rgb, const float *restrict values, size_t pixels)
+{
+    enum {
+        AT_ONCE = 8
+    };
+    size_t x = 0;
+    for (; x + AT_ONCE <= pixels; x += AT_ONCE, to += AT_ONCE, rgb += 3 * AT_ONCE)
+        for (size_t k = 0; k < AT_ONCE; k++)
+            to[k] = values[rgb[k * 3]];
+    for (size_t k = 0; x + k < pixels; k++)
+        to[k] = values[rgb[k * 3]];
+}
+
 static void write_float32(const struct tsp_writer *writer, const struct line *line, const uint8_t *rgb)
 {
     for (size_t c = 0; c < 3; c++) {
         float *to = (float *)writer->out.data + line->first + c * line->channel_step;
         const float *values = writer->values[c];
-        for (size_t x = 0; x < line->pixels; x++)
-            to[x * line->pixel_step] = values[rgb[x * 3 + c]];
+        if (line->pixel_step == 1)
+            look_up(to, rgb + c, values, line->pixels);
+        else
+            for (size_t x = 0; x < line->pixels; x++)
+                to[x * line->pixel_step] = values[rgb[x * 3 + c]];
     }
 }
 
