@@ -263,3 +263,13 @@ enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view
     decoder->encoded = NULL;
     return bad;
 }
+
+enum tsp_bad tsp_decoder_whole(struct tsp_decoder *decoder)
+{
+    assert(decoder->encoded);
+    const struct tsp_rect all = {0, 0, decoder->width, decoder->height};
+    struct tsp_pixels pixels;
+    enum tsp_bad bad = decode(decoder, &all, 1, &pixels);
+    decoder->encoded = NULL;
+    return bad;
+}

@@ -64,6 +64,9 @@ enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_en
  * is undefined. */
 enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view *views, uint32_t n);
 
+/* Decodes all of it and keeps nothing, in place of draw: TSP_GOOD if every pixel is there. */
+enum tsp_bad tsp_decoder_whole(struct tsp_decoder *decoder);
+
 /* One line about the last result that was not TSP_GOOD. */
 const char *tsp_decoder_why(const struct tsp_decoder *decoder);
 

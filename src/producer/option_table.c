@@ -53,6 +53,15 @@ const struct tsp_option tsp_option_table[] = {
      .help = "Print the samples as JSON lines {\"index\":..,\"key\":..,\"label\":..} and exit; with --stream, those of "
              "all streams, each line with its \"stream\"."},
 
+    {.name = "check",
+     .type = TSP_OPTION_SWITCH,
+     DAEMON(check),
+     .flag_only = true,
+     .section = TSP_SECTION_DATA,
+     .help =
+         "Decode every image completely once, print the bad ones as JSON lines {\"index\":..,\"key\":..,\"kind\":..,"
+         "\"why\":..} and exit: with 0 if there are none, with 1 if there are."},
+
     {.name = "size",
      .argument = "PIXELS",
      .type = TSP_OPTION_COUNT,

@@ -80,6 +80,7 @@ struct tsp_options {
     struct tsp_ids allow_uids;
     struct tsp_ids allow_gids;
     bool list;
+    bool check;
     bool verbose;
     bool quiet;
     enum tsp_log_format log_format;

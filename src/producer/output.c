@@ -54,7 +54,8 @@ static void write_uint8(const struct tsp_writer *writer, const struct line *line
     }
 }
 
-/* One channel of a line whose pixels lie side by side, as they do in most: eight at once, for the loop costs as much. */
+/* One channel of a line whose pixels lie side by side, as they do in most: eight at once, for the loop costs as much.
+ */
 static void look_up(float *restrict to, const uint8_t *restrict rgb, const float *restrict values, size_t pixels)
 {
     enum {
