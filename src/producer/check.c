@@ -75,7 +75,8 @@ static void account(struct run *run, uint64_t index, enum tsp_bad bad, const cha
 static void check_sample(struct run *run, struct tsp_decoder *decoder, struct tsp_encoded *encoded, uint64_t index)
 {
     const struct tsp_source *source = run->check->source;
-    uint32_t width = 0, height = 0;
+    struct tsp_pixels pixels;
+    uint32_t width = 0, height = 0, orientation;
     const char *why = encoded->why;
     encoded->len = 0;
     enum tsp_bad bad = source->ops->read(source, index, encoded);
@@ -83,7 +84,7 @@ static void check_sample(struct run *run, struct tsp_decoder *decoder, struct ts
         why = tsp_decoder_why(decoder);
         bad = tsp_decoder_header(decoder, encoded, false, &width, &height);
         if (bad == TSP_GOOD)
-            bad = tsp_decoder_whole(decoder);
+            bad = tsp_decoder_whole(decoder, &pixels, &orientation);
     }
     account(run, index, bad, why, (uint64_t)width * height, encoded->len);
 }

@@ -8,7 +8,6 @@
 
 #include "exif.h"
 #include "jpeg.h"
-#include "pixels.h"
 #include "png.h"
 #include "resize.h"
 
@@ -127,7 +126,7 @@ static enum tsp_bad find_kind(struct tsp_decoder *decoder, const struct tsp_enco
 static enum tsp_bad read_header(struct tsp_decoder *decoder, const struct tsp_encoded *encoded)
 {
     enum tsp_bad bad = TSP_GOOD;
-    decoder->orientation = 1;
+    decoder->orientation = encoded->raw_orientation > 0 ? encoded->raw_orientation : 1;
     decoder->width = encoded->raw_width;
     decoder->height = encoded->raw_height;
     if (decoder->kind == JPEG) {
@@ -264,12 +263,12 @@ enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view
     return bad;
 }
 
-enum tsp_bad tsp_decoder_whole(struct tsp_decoder *decoder)
+enum tsp_bad tsp_decoder_whole(struct tsp_decoder *decoder, struct tsp_pixels *pixels_out, uint32_t *orientation_out)
 {
     assert(decoder->encoded);
     const struct tsp_rect all = {0, 0, decoder->width, decoder->height};
-    struct tsp_pixels pixels;
-    enum tsp_bad bad = decode(decoder, &all, 1, &pixels);
+    enum tsp_bad bad = decode(decoder, &all, 1, pixels_out);
+    *orientation_out = decoder->orientation;
     decoder->encoded = NULL;
     return bad;
 }

@@ -12,6 +12,7 @@
 #ifndef TSP_DECODE_H
 #define TSP_DECODE_H
 
+#include "pixels.h"
 #include "recipe.h"
 #include "source.h"
 
@@ -64,8 +65,11 @@ enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_en
  * is undefined. */
 enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view *views, uint32_t n);
 
-/* Decodes all of it and keeps nothing, in place of draw: TSP_GOOD if every pixel is there. */
-enum tsp_bad tsp_decoder_whole(struct tsp_decoder *decoder);
+/*
+ * In place of draw: decodes all of it, as it is stored. TSP_GOOD: every pixel is there; *pixels_out stays valid until
+ * the next call, and *orientation_out is how it is to be turned (1 if the header was not asked for that).
+ */
+enum tsp_bad tsp_decoder_whole(struct tsp_decoder *decoder, struct tsp_pixels *pixels_out, uint32_t *orientation_out);
 
 /* One line about the last result that was not TSP_GOOD. */
 const char *tsp_decoder_why(const struct tsp_decoder *decoder);

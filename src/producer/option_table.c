@@ -259,6 +259,16 @@ const struct tsp_option tsp_option_table[] = {
      .section = TSP_SECTION_RING,
      .help = "Decode threads, for all streams together. Default: the CPUs that affinity and cgroup really give."},
 
+    {.name = "cache",
+     .argument = "SIZE",
+     .type = TSP_OPTION_SIZE,
+     BETWEEN(0, UINT64_C(1) << 50),
+     .initial = "0",
+     DAEMON(cache_bytes),
+     .section = TSP_SECTION_RING,
+     .help = "Memory in which decoded pictures are kept for the next epochs (k, M, G, KiB, MiB, GiB), as many as fit: "
+             "about half a megabyte each at 500 x 375. Not those of --quality fast. 0: none."},
+
     {.name = "on-bad",
      .argument = "WHAT",
      .type = TSP_OPTION_WORD,

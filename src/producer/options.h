@@ -77,6 +77,7 @@ struct tsp_options {
     bool exit_when_idle;
     struct tsp_limits limits;
     uint64_t max_bytes;
+    uint64_t cache_bytes; /* 0: no cache */
     struct tsp_ids allow_uids;
     struct tsp_ids allow_gids;
     bool list;

@@ -9,6 +9,7 @@
 
 #include "../ipc/clock.h"
 #include "../ipc/log.h"
+#include "cache.h"
 #include "order.h"
 
 enum {
@@ -24,12 +25,14 @@ struct worker {
     pthread_t thread;
     struct tsp_decoder *decoder;
     struct tsp_encoded encoded;
+    struct tsp_encoded cached; /* borrows its pixels from the cache */
 };
 
 /* Constant while the threads run. */
 struct tsp_pipeline {
     struct tsocket_producer *producer;
     struct tsp_stream_plan plans[TSOCKET_STREAMS_MAX];
+    struct tsp_cache *cache; /* borrowed; NULL: none */
     uint32_t n_workers;
     struct worker workers[];
 };
@@ -42,12 +45,12 @@ static void write_aug(const struct tsp_view *view, void *data)
     memcpy(data, values, sizeof values);
 }
 
-static enum tsp_bad draw_views(struct worker *worker, const struct tsp_stream_plan *plan, uint64_t sample,
-                               const struct tsocket_claim *claim)
+static enum tsp_bad draw_views(struct worker *worker, const struct tsp_stream_plan *plan,
+                               const struct tsp_encoded *encoded, uint64_t sample, const struct tsocket_claim *claim)
 {
     struct tsp_view views[TSP_VIEWS_MAX];
     uint32_t width, height, n = tsp_stream_plan_views(plan);
-    enum tsp_bad bad = tsp_decoder_header(worker->decoder, &worker->encoded, plan->recipe.exif, &width, &height);
+    enum tsp_bad bad = tsp_decoder_header(worker->decoder, encoded, plan->recipe.exif, &width, &height);
     if (bad != TSP_GOOD)
         return bad;
     for (uint32_t i = 0; i < n; i++) {
@@ -57,6 +60,41 @@ static enum tsp_bad draw_views(struct worker *worker, const struct tsp_stream_pl
             write_aug(&views[i], claim->data[tsp_stream_plan_aug(plan, i)]);
     }
     return tsp_decoder_draw(worker->decoder, views, n);
+}
+
+/* The cache of the stream's pictures; NULL: none. What is decoded smaller, or is pixels already, gains nothing. */
+static struct tsp_cache *cache_of(const struct worker *worker, const struct tsp_stream_plan *plan)
+{
+    return tsp_stream_plan_is_fast(plan) || plan->source->raw_width > 0 ? NULL : worker->pipeline->cache;
+}
+
+/*
+ * Puts the sample that has been read into the cache, if there is room. A picture that is damaged where the crop does
+ * not reach is not kept and not refused: the sample must not depend on the cache.
+ */
+static bool keep(struct worker *worker, struct tsp_cache *cache, uint32_t stream, uint64_t sample)
+{
+    struct tsp_pixels pixels;
+    uint32_t width, height, orientation;
+    if (tsp_decoder_header(worker->decoder, &worker->encoded, true, &width, &height) != TSP_GOOD ||
+        !tsp_cache_has_room(cache, width, height) ||
+        tsp_decoder_whole(worker->decoder, &pixels, &orientation) != TSP_GOOD)
+        return false;
+    return tsp_cache_offer(cache, stream, sample, &pixels, orientation, &worker->cached);
+}
+
+/* Reads the sample, or finds it in the cache: *encoded_out is it. */
+static enum tsp_bad fetch(struct worker *worker, const struct tsp_stream_plan *plan, uint32_t stream, uint64_t sample,
+                          const struct tsp_encoded **encoded_out)
+{
+    struct tsp_cache *cache = cache_of(worker, plan);
+    *encoded_out = &worker->cached;
+    if (cache && tsp_cache_find(cache, stream, sample, &worker->cached))
+        return TSP_GOOD;
+    enum tsp_bad bad = plan->source->ops->read(plan->source, sample, &worker->encoded);
+    if (bad == TSP_GOOD && (!cache || !keep(worker, cache, stream, sample)))
+        *encoded_out = &worker->encoded;
+    return bad;
 }
 
 /* Images and their augs; label, index and valid are written in any case. */
@@ -112,11 +150,12 @@ static bool make_sample(struct worker *worker, struct tsocket_claim *claim)
 
     uint64_t begun = tsi_clock_ns();
     const char *reason = worker->encoded.why;
-    enum tsp_bad bad = plan->source->ops->read(plan->source, sample, &worker->encoded);
+    const struct tsp_encoded *encoded;
+    enum tsp_bad bad = fetch(worker, plan, claim->stream, sample, &encoded);
     uint64_t read = tsi_clock_ns();
     if (bad == TSP_GOOD) {
         reason = tsp_decoder_why(worker->decoder);
-        bad = draw_views(worker, plan, sample, claim);
+        bad = draw_views(worker, plan, encoded, sample, claim);
     }
     claim->stage_ns[STAGE_READ] = read - begun;
     claim->stage_ns[STAGE_DECODE] = tsi_clock_ns() - read;
@@ -181,14 +220,15 @@ static bool create_decoders(struct tsp_pipeline *pipeline, const struct tsp_limi
 }
 
 struct tsp_pipeline *tsp_pipeline_start(struct tsocket_producer *producer, const struct tsp_stream_plan *plans,
-                                        uint32_t n_plans, const struct tsp_limits *limits, uint32_t workers,
-                                        char *error, size_t len)
+                                        uint32_t n_plans, const struct tsp_limits *limits, struct tsp_cache *cache,
+                                        uint32_t workers, char *error, size_t len)
 {
     struct tsp_pipeline *pipeline = calloc(1, sizeof *pipeline + workers * sizeof pipeline->workers[0]);
     if (!pipeline)
         goto no_memory;
     pipeline->producer = producer;
     memcpy(pipeline->plans, plans, n_plans * sizeof *plans);
+    pipeline->cache = cache;
     pipeline->n_workers = workers;
     if (!create_decoders(pipeline, limits))
         goto no_memory;

@@ -30,6 +30,14 @@ static const struct tsp_recipe *recipe_of(const struct tsp_stream_plan *plan, ui
     return plan->n_views > 0 ? &plan->views[view].recipe : &plan->recipe;
 }
 
+bool tsp_stream_plan_is_fast(const struct tsp_stream_plan *plan)
+{
+    bool fast = false;
+    for (uint32_t i = 0; i < tsp_stream_plan_views(plan); i++)
+        fast = fast || recipe_of(plan, i)->quality == TSP_FAST;
+    return fast;
+}
+
 static const char *name_of(const struct tsp_stream_plan *plan, uint32_t view)
 {
     return plan->n_views > 0 ? plan->views[view].name : "image";

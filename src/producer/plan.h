@@ -52,6 +52,9 @@ uint32_t tsp_stream_plan_views(const struct tsp_stream_plan *plan);
 uint32_t tsp_stream_plan_image(const struct tsp_stream_plan *plan, uint32_t view);
 uint32_t tsp_stream_plan_aug(const struct tsp_stream_plan *plan, uint32_t view);
 
+/* Whether some view may be made of a picture that was decoded smaller. */
+bool tsp_stream_plan_is_fast(const struct tsp_stream_plan *plan);
+
 /* The box of view number `view` in a picture of width x height, all but where its pixels go. */
 void tsp_stream_plan_draw(const struct tsp_stream_plan *plan, uint64_t epoch, uint64_t sample, uint32_t view,
                           uint32_t width, uint32_t height, struct tsp_view *view_out);

@@ -85,6 +85,7 @@ struct daemon {
     uint32_t n_feeds;
     struct tsocket_producer *producer;
     struct tsp_pipeline *pipeline;
+    struct tsp_cache *cache; /* NULL: none */
 };
 
 static int failed(void)
@@ -125,6 +126,22 @@ static int add_streams(struct daemon *daemon)
     return EXIT_ENDED;
 }
 
+static int create_cache(struct daemon *daemon)
+{
+    uint64_t counts[TSOCKET_STREAMS_MAX];
+    char error[256];
+
+    if (daemon->options->cache_bytes == 0)
+        return EXIT_ENDED;
+    for (uint32_t i = 0; i < daemon->n_feeds; i++)
+        counts[i] = daemon->feeds[i].source->count;
+    daemon->cache = tsp_cache_create(daemon->options->cache_bytes, counts, daemon->n_feeds, error, sizeof(error));
+    if (daemon->cache != NULL)
+        return EXIT_ENDED;
+    tsi_log('E', "%s", error);
+    return EXIT_FAILED;
+}
+
 static int start_threads(struct daemon *daemon, uint32_t workers)
 {
     struct tsp_stream_plan plans[TSOCKET_STREAMS_MAX];
@@ -134,8 +151,8 @@ static int start_threads(struct daemon *daemon, uint32_t workers)
         return failed();
     for (uint32_t i = 0; i < daemon->n_feeds; i++)
         plans[i] = daemon->feeds[i].plan;
-    daemon->pipeline = tsp_pipeline_start(daemon->producer, plans, daemon->n_feeds, &daemon->options->limits, workers,
-                                          error, sizeof(error));
+    daemon->pipeline = tsp_pipeline_start(daemon->producer, plans, daemon->n_feeds, &daemon->options->limits,
+                                          daemon->cache, workers, error, sizeof(error));
     if (daemon->pipeline == NULL) {
         tsi_log('E', "%s", error);
         return EXIT_FAILED;
@@ -175,10 +192,24 @@ static int wait_for_end(struct daemon *daemon)
     return status;
 }
 
+static void log_cache(const struct daemon *daemon)
+{
+    if (daemon->cache == NULL)
+        return;
+    struct tsp_cache_state state = tsp_cache_look(daemon->cache);
+    uint64_t looked = state.found + state.missed;
+    tsi_log('I', "cache: %llu pictures in %.1f of %.1f MiB, %.1f %% of %llu samples found in it",
+            (unsigned long long)state.kept, (double)state.used_bytes / (1024.0 * 1024),
+            (double)state.capacity_bytes / (1024.0 * 1024),
+            looked > 0 ? 100.0 * (double)state.found / (double)looked : 0, (unsigned long long)looked);
+}
+
 static int serve(struct daemon *daemon)
 {
     signal(SIGPIPE, SIG_IGN); /* a consumer that dies is no reason to die */
     int status = add_streams(daemon);
+    if (status == EXIT_ENDED)
+        status = create_cache(daemon);
     if (status == EXIT_ENDED && !asked) {
         block_signals(SIG_BLOCK);
         status = start_threads(daemon, workers_of(daemon));
@@ -187,6 +218,7 @@ static int serve(struct daemon *daemon)
             status = wait_for_end(daemon);
         tsocket_producer_stop(daemon->producer);
         tsp_pipeline_join(daemon->pipeline);
+        log_cache(daemon);
     }
     return status;
 }
@@ -309,6 +341,7 @@ static int run(const struct tsp_options *options)
     else if (!asked)
         status = options->list ? list(&daemon) : options->check ? check(&daemon) : serve(&daemon);
     tsocket_producer_close(daemon.producer);
+    tsp_cache_destroy(daemon.cache);
     for (uint32_t i = 0; i < daemon.n_feeds; i++)
         tsp_feed_close(&daemon.feeds[i]);
     return status;

@@ -105,7 +105,7 @@ static struct tsp_source *open_source(const char *spec)
 }
 
 /* One epoch of `plan` through `workers` threads; the slots are the caller's. */
-static struct tsocket_producer run_plan(const struct tsp_stream_plan *plan, uint32_t workers)
+static struct tsocket_producer run_cached(const struct tsp_stream_plan *plan, struct tsp_cache *cache, uint32_t workers)
 {
     char error[256] = "";
     struct tsocket_producer producer = {
@@ -114,11 +114,17 @@ static struct tsocket_producer run_plan(const struct tsp_stream_plan *plan, uint
         .slots = calloc(SAMPLES_MAX, sizeof(struct slot)),
     };
     assert_true(plan->source->count <= SAMPLES_MAX);
-    struct tsp_pipeline *pipeline = tsp_pipeline_start(&producer, plan, 1, &limits, workers, error, sizeof error);
+    struct tsp_pipeline *pipeline =
+        tsp_pipeline_start(&producer, plan, 1, &limits, cache, workers, error, sizeof error);
     assert_non_null(pipeline);
     tsp_pipeline_join(pipeline);
     assert_true(producer.signals_blocked);
     return producer;
+}
+
+static struct tsocket_producer run_plan(const struct tsp_stream_plan *plan, uint32_t workers)
+{
+    return run_cached(plan, NULL, workers);
 }
 
 static struct tsp_stream_plan plain_plan(const struct tsp_source *source, enum tsocket_on_bad on_bad)
@@ -345,6 +351,45 @@ static void views_are_crops_of_their_own(void **state)
     tsp_source_close(source);
 }
 
+/* What a sample becomes does not depend on the cache: none, one that holds three pictures, one that holds all. */
+static void the_cache_changes_no_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes, kept;
+    } caches[] = {{3 * 900, 3}, {1 << 20, 8}};
+    struct tsp_source *source = open_source(inputs_path(root, "folders/bad_files"));
+    const struct tsp_stream_plan plan = two_views(source);
+    struct tsocket_producer plain = run_plan(&plan, 2);
+    for (size_t i = 0; i < sizeof caches / sizeof caches[0]; i++) {
+        char error[256];
+        struct tsp_cache *cache = tsp_cache_create(caches[i].bytes, &source->count, 1, error, sizeof error);
+        assert_non_null(cache);
+        for (int epoch = 0; epoch < 3; epoch++) {
+            struct tsocket_producer cached = run_cached(&plan, cache, 2);
+            assert_memory_equal(plain.slots, cached.slots, source->count * sizeof(struct slot));
+            free(cached.slots);
+        }
+        struct tsp_cache_state state_of = tsp_cache_look(cache);
+        assert_int_equal(state_of.kept, caches[i].kept);
+        assert_int_equal(state_of.found, 2 * caches[i].kept); /* from the second epoch on */
+        assert_int_equal(state_of.found + state_of.missed, 3 * source->count);
+        assert_true(state_of.used_bytes <= state_of.capacity_bytes);
+        tsp_cache_destroy(cache);
+    }
+    free(plain.slots);
+    tsp_source_close(source);
+}
+
+static void a_cache_larger_than_memory_is_refused(void **state)
+{
+    (void)state;
+    char error[256];
+    const uint64_t count = 1;
+    assert_null(tsp_cache_create(UINT64_C(1) << 50, &count, 1, error, sizeof error));
+    assert_non_null(strstr(error, "--cache 1125899906842624B"));
+}
+
 static int make(void **state)
 {
     (void)state;
@@ -366,6 +411,8 @@ int main(void)
         cmocka_unit_test(masked_streams_have_one_field_more),
         cmocka_unit_test(views_are_fields_of_their_own),
         cmocka_unit_test(views_are_crops_of_their_own),
+        cmocka_unit_test(the_cache_changes_no_byte),
+        cmocka_unit_test(a_cache_larger_than_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, make, NULL);
 }
