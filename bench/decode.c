@@ -40,6 +40,7 @@ struct options {
 
 struct file {
     struct tsp_encoded encoded;
+    struct tsp_encoded raw; /* as the pixel cache has it; made when it is first wanted */
     uint32_t width, height;
 };
 
@@ -65,7 +66,7 @@ static _Noreturn void die(const char *what, const char *why)
 /* ---- variants: each decodes one file, drawing the boxes of sample number `sample` ---- */
 
 /* The floor: what must be done before there is a pixel, by libjpeg's own means. */
-static void entropy(struct bench *bench, const struct file *file, uint32_t sample)
+static void entropy(struct bench *bench, struct file *file, uint32_t sample)
 {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_error_mgr errors;
@@ -80,7 +81,7 @@ static void entropy(struct bench *bench, const struct file *file, uint32_t sampl
 }
 
 /* The same without a place for what is decoded: rows are skipped down to the last one, of which nothing is wanted. */
-static void entropy_unkept(struct bench *bench, const struct file *file, uint32_t sample)
+static void entropy_unkept(struct bench *bench, struct file *file, uint32_t sample)
 {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_error_mgr errors;
@@ -96,7 +97,7 @@ static void entropy_unkept(struct bench *bench, const struct file *file, uint32_
 }
 
 /* What comes before: libjpeg's object, made and unmade for each file, and the file's tables. */
-static void header(struct bench *bench, const struct file *file, uint32_t sample)
+static void header(struct bench *bench, struct file *file, uint32_t sample)
 {
     uint32_t width, height;
     (void)sample;
@@ -122,13 +123,13 @@ static void decode_part(struct bench *bench, const struct file *file, const stru
         die("decode", bench->why);
 }
 
-static void whole(struct bench *bench, const struct file *file, uint32_t sample)
+static void whole(struct bench *bench, struct file *file, uint32_t sample)
 {
     (void)sample;
     decode_part(bench, file, &(struct tsp_rect){0, 0, file->width, file->height});
 }
 
-static void part(struct bench *bench, const struct file *file, uint32_t sample)
+static void part(struct bench *bench, struct file *file, uint32_t sample)
 {
     struct tsp_view view;
     plan(bench, file, sample, 1, &view);
@@ -136,30 +137,36 @@ static void part(struct bench *bench, const struct file *file, uint32_t sample)
     decode_part(bench, file, &needs);
 }
 
-static void draw(struct bench *bench, const struct file *file, uint32_t sample, uint32_t n)
+static void draw_from(struct bench *bench, const struct file *file, const struct tsp_encoded *encoded, uint32_t sample,
+                      uint32_t n)
 {
     struct tsp_view views[TSP_VIEWS_MAX];
     uint32_t width, height;
-    if (tsp_decoder_header(bench->decoder, &file->encoded, false, &width, &height) != TSP_GOOD)
+    if (tsp_decoder_header(bench->decoder, encoded, false, &width, &height) != TSP_GOOD)
         die("header", tsp_decoder_why(bench->decoder));
     plan(bench, file, sample, n, views);
     if (tsp_decoder_draw(bench->decoder, views, n) != TSP_GOOD)
         die("draw", tsp_decoder_why(bench->decoder));
 }
 
-static void exact(struct bench *bench, const struct file *file, uint32_t sample)
+static void draw(struct bench *bench, const struct file *file, uint32_t sample, uint32_t n)
+{
+    draw_from(bench, file, &file->encoded, sample, n);
+}
+
+static void exact(struct bench *bench, struct file *file, uint32_t sample)
 {
     draw(bench, file, sample, 1);
 }
 
-static void fast(struct bench *bench, const struct file *file, uint32_t sample)
+static void fast(struct bench *bench, struct file *file, uint32_t sample)
 {
     bench->recipe.quality = TSP_FAST;
     draw(bench, file, sample, 1);
     bench->recipe.quality = TSP_EXACT;
 }
 
-static void float32(struct bench *bench, const struct file *file, uint32_t sample)
+static void float32(struct bench *bench, struct file *file, uint32_t sample)
 {
     const struct tsp_recipe kept = bench->recipe;
     bench->recipe.dtype = TSOCKET_FLOAT32;
@@ -168,24 +175,45 @@ static void float32(struct bench *bench, const struct file *file, uint32_t sampl
     bench->recipe = kept;
 }
 
-static void views2(struct bench *bench, const struct file *file, uint32_t sample)
+static void make_raw(struct bench *bench, struct file *file)
+{
+    struct tsp_pixels pixels;
+    if (tsp_jpeg_header(bench->jpeg, file->encoded.data, file->encoded.len, &file->width, &file->height) != TSP_GOOD ||
+        tsp_jpeg_decode(bench->jpeg, &(struct tsp_rect){0, 0, file->width, file->height}, 1, &pixels) != TSP_GOOD)
+        die("decode", bench->why);
+    size_t bytes = pixels.stride * pixels.height;
+    file->raw =
+        (struct tsp_encoded){.data = malloc(bytes), .len = bytes, .raw_width = file->width, .raw_height = file->height};
+    if (!file->raw.data)
+        die("cached", "no memory for all pixels; take fewer --files");
+    memcpy(file->raw.data, pixels.data, bytes);
+}
+
+static void cached(struct bench *bench, struct file *file, uint32_t sample)
+{
+    if (!file->raw.data)
+        make_raw(bench, file);
+    draw_from(bench, file, &file->raw, sample, 1);
+}
+
+static void views2(struct bench *bench, struct file *file, uint32_t sample)
 {
     draw(bench, file, sample, 2);
 }
 
-static void views4(struct bench *bench, const struct file *file, uint32_t sample)
+static void views4(struct bench *bench, struct file *file, uint32_t sample)
 {
     draw(bench, file, sample, 4);
 }
 
-static void views8(struct bench *bench, const struct file *file, uint32_t sample)
+static void views8(struct bench *bench, struct file *file, uint32_t sample)
 {
     draw(bench, file, sample, 8);
 }
 
 static const struct variant {
     const char *name;
-    void (*run)(struct bench *, const struct file *, uint32_t sample);
+    void (*run)(struct bench *, struct file *, uint32_t sample);
     const char *what;
 } variants[] = {
     {"entropy", entropy, "entropy decoding of the whole file, coefficients kept: the measure of the others"},
@@ -196,6 +224,7 @@ static const struct variant {
     {"exact", exact, "one crop, resized: exact, uint8"},
     {"fast", fast, "the same, fast"},
     {"float32", float32, "exact, float32 NCHW"},
+    {"cached", cached, "exact, from the pixel cache"},
     {"views2", views2, "2 crops of one decode"},
     {"views4", views4, "4 crops of one decode"},
     {"views8", views8, "8 crops of one decode"},
@@ -344,8 +373,10 @@ static void open_bench(struct bench *bench)
 
 static void close_bench(struct bench *bench)
 {
-    for (uint32_t i = 0; i < bench->n_files; i++)
+    for (uint32_t i = 0; i < bench->n_files; i++) {
         tsp_encoded_fini(&bench->files[i].encoded);
+        tsp_encoded_fini(&bench->files[i].raw);
+    }
     free(bench->files);
     free(bench->slots);
     tsp_jpeg_destroy(bench->jpeg);

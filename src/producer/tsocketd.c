@@ -172,6 +172,18 @@ static uint32_t workers_of(const struct daemon *daemon)
     return daemon->options->workers > 0 ? daemon->options->workers : tsp_machine_cpus();
 }
 
+static void note_cache(const struct daemon *daemon)
+{
+    if (daemon->cache == NULL)
+        return;
+    struct tsp_cache_state state = tsp_cache_look(daemon->cache);
+    tsocket_producer_note(daemon->producer, "cache_capacity_bytes", (double)state.capacity_bytes);
+    tsocket_producer_note(daemon->producer, "cache_used_bytes", (double)state.used_bytes);
+    tsocket_producer_note(daemon->producer, "cache_pictures", (double)state.kept);
+    tsocket_producer_note(daemon->producer, "cache_found", (double)state.found);
+    tsocket_producer_note(daemon->producer, "cache_missed", (double)state.missed);
+}
+
 /* Until all is read, something failed, or somebody asked for the end. */
 static int wait_for_end(struct daemon *daemon)
 {
@@ -181,6 +193,7 @@ static int wait_for_end(struct daemon *daemon)
     tsp_progress_init(&progress, is_live(daemon), tsi_clock_ns());
     while (!asked && (rc == TSOCKET_EAGAIN || rc == TSOCKET_EINTR)) {
         rc = tsocket_producer_wait(daemon->producer, TICK_MS);
+        note_cache(daemon);
         tsp_progress_tick(&progress, daemon->producer, tsi_clock_ns());
     }
     int status = asked || rc == TSOCKET_END ? EXIT_ENDED : failed();

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 import pictures
-from harness import SystemTest
+from harness import SystemTest, wait_until
 
 
 class DumpTest(SystemTest):
@@ -83,6 +83,17 @@ class DumpTest(SystemTest):
 
 
 class StatusTest(SystemTest):
+    def test_the_status_tells_what_the_cache_holds_and_saves(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 2, 5)
+        daemon = self.start_daemon(folder, "--size", "16", "--ring", "32", "--cache", "1MiB")
+        self.tap(daemon, 5, "--epochs", "3").finish()
+        wait_until(lambda: daemon.status()["notes"].get("cache_found", 0) >= 20)
+        notes = daemon.status()["notes"]
+        self.assertEqual((notes["cache_capacity_bytes"], notes["cache_pictures"]), (1 << 20, 10))
+        self.assertEqual(notes["cache_missed"], 10)
+        self.assertGreaterEqual(notes["cache_used_bytes"], 10 * 64 * 48 * 3)
+
     def test_the_status_tells_who_is_there_and_what_holds_the_ring_back(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
         slow = self.tap(daemon, 8, "--hold-ms", "3600000")
