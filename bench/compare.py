@@ -76,9 +76,9 @@ class Part:
             self.start_daemon()
         self.start_trainers(begin)
         sleep_until(begin / 1e9)
-        cpu, made = self.cpu_seconds(), self.made()
+        cpu, machine_cpu, made = self.cpu_seconds(), machine_cpu_seconds(), self.made()
         peak = self.watch_memory(begin / 1e9 + o.seconds)
-        cpu, made = self.cpu_seconds() - cpu, self.made() - made
+        cpu, machine_cpu, made = self.cpu_seconds() - cpu, machine_cpu_seconds() - machine_cpu, self.made() - made
         results = [result_of(trainer) for trainer in self.trainers]
         samples = sum(result['samples'] for result in results)
         if samples == 0:
@@ -87,6 +87,7 @@ class Part:
                 'rate_per_trainer': samples / o.seconds / self.k,
                 'slowest_trainer': min(result['rate'] for result in results),
                 'cpu_seconds_per_1000': 1000 * cpu / samples,
+                'cpu_share_of_others': max(0.0, machine_cpu - cpu) / o.seconds / os.cpu_count(),
                 'peak_memory_mb': peak / 1e6,
                 'decodes_per_sample': 1.0 if self.loader == 'torch' else made / samples}  # PyTorch: each for itself
 
@@ -148,6 +149,13 @@ def ticks(pid):
     return int(fields[11]) + int(fields[12])
 
 
+def machine_cpu_seconds():
+    """What all processes have used, the kernel and other guests of the host included."""
+    with open('/proc/stat', encoding='ascii') as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+
+
 def pss_bytes(pid):
     try:
         with open(f'/proc/{pid}/smaps_rollup', encoding='ascii') as file:
@@ -173,6 +181,9 @@ def print_table(parts):
     for p in parts:
         print(f'{LOADERS[p["loader"]]:32} {p["trainers"]:8} {p["rate_per_trainer"]:15.0f} '
               f'{p["cpu_seconds_per_1000"]:13.2f} {p["peak_memory_mb"]:8.0f} {p["decodes_per_sample"]:17.2f}')
+    others = max(p['cpu_share_of_others'] for p in parts)
+    if others > 0.05:
+        print(f'not an idle machine: other processes used up to {100 * others:.0f} % of its CPU time meanwhile')
 
 
 def draw(result, path):

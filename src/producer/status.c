@@ -105,6 +105,8 @@ static void add_held_back_by(cJSON *json, const struct tsp_stream *stream, const
 
     if (consumer != NULL)
         snprintf(text, sizeof(text), "%s (%d)", consumer->hello.name, (int)consumer->peer.pid);
+    else if (tsp_stream_held_by_grace(stream, roster))
+        snprintf(text, sizeof(text), "join grace");
     else
         snprintf(text, sizeof(text), "%s", tsp_roster_attached(roster, stream) > 0 ? "source" : "nobody");
     cJSON_AddStringToObject(json, "held_back_by", text);

@@ -10,6 +10,7 @@
  * kernel frees.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -220,6 +221,7 @@ static void log_cache(const struct daemon *daemon)
 static int serve(struct daemon *daemon)
 {
     signal(SIGPIPE, SIG_IGN); /* a consumer that dies is no reason to die */
+    signal(SIGXFSZ, SIG_IGN); /* nor is a ring larger than ulimit -f: it is refused, with the reason */
     int status = add_streams(daemon);
     if (status == EXIT_ENDED)
         status = create_cache(daemon);
@@ -360,6 +362,21 @@ static int run(const struct tsp_options *options)
     return status;
 }
 
+/*
+ * Whoever starts us may have closed the standard streams. The next files that are opened would take their numbers, and
+ * log lines land in a lock or a ring: so the gaps are filled, with what can only be read.
+ */
+static void fill_standard_streams(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 static void set_up_log(const struct tsp_options *options)
 {
     tsi_log_level(options->quiet || options->list ? 'W' : options->verbose ? 'D' : 'I');
@@ -372,6 +389,7 @@ int main(int argc, char **argv)
     struct tsp_problem problem;
     int status = EXIT_ENDED;
 
+    fill_standard_streams();
     tsi_log_program("tsocketd");
     if (!tsp_options_parse(argc, argv, environ, &options, &problem)) {
         fprintf(stderr, "tsocketd: %s\n", problem.text);

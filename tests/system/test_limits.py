@@ -94,6 +94,17 @@ class RefusedConsumerTest(SystemTest):
             return bool(tap.events) and tap.events[0][1]["event"] == "attached"
 
 
+class SmallMachineTest(SystemTest):
+    def test_a_ring_larger_than_a_file_may_be_is_refused(self):
+        """Shared memory counts as a file, and the kernel kills who writes one that is too large, unless asked not to."""
+        def small_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+        daemon = self.launch_daemon("synthetic:101x64x64", "--ring", "4096", preexec_fn=small_files)
+        self.assertEqual(daemon.wait(5), 1)
+        self.assertRegex(daemon.stderr(), r"cannot reserve \d+ bytes")
+
+
 class TwoDaemonsTest(SystemTest):
     def test_the_second_daemon_of_a_name_is_refused_and_told_who_has_it(self):
         first = self.start_daemon("synthetic:101x8x8", "--ring", "64")

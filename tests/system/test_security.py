@@ -25,6 +25,16 @@ class PermissionsTest(SystemTest):
                     self.assertEqual(oct(stat.S_IMODE(mode)), oct(0o600), name)
                 self.assertEqual(daemon.terminate(), 0)
 
+    def test_a_link_in_the_place_of_a_runtime_folder_is_not_followed(self):
+        """In /tmp anybody could make one, to a folder of root's in which anybody can be the daemon: /tmp itself."""
+        self.start_daemon("synthetic:13x8x8", name="linked")
+        link = os.path.join(self.folder, "xdg", "tsocket")
+        os.makedirs(os.path.dirname(link))
+        os.symlink(self.runtime, link)
+        wrapper = ("env", "--unset=TSOCKET_DIR", f"XDG_RUNTIME_DIR={os.path.dirname(link)}")
+        tap = self.tap("linked", 5, "--epochs", "1", wrapper=wrapper).finish(3)
+        self.assertEqual([e["code"] for e in tap.of_kind("error")], ["ENOTFOUND"])
+
     def as_other_user(self):
         if os.geteuid() != 0:
             self.skipTest("only root can be two users")

@@ -41,6 +41,17 @@ class StoppedConsumerTest(SystemTest):
         self.assert_contiguous(tap)
 
 
+class StandardStreamsTest(SystemTest):
+    def test_no_log_line_lands_in_a_file_that_took_the_number_of_a_closed_stream(self):
+        daemon = self.launch_daemon("synthetic:101x8x8", "-v", preexec_fn=lambda: os.close(2)).wait_ready()
+        self.tap(daemon, 5, "--epochs", "1").finish()
+        with open(os.path.join(daemon.folder, "lock")) as lock:
+            self.assertEqual(lock.read(), f"{daemon.pid}\n")
+        for name in os.listdir(f"/proc/{daemon.pid}/fd"):
+            if int(name) <= 2:
+                self.assertIn(os.readlink(f"/proc/{daemon.pid}/fd/{name}"), ("/dev/null", daemon.log))
+
+
 class EndTest(SystemTest):
     def test_sigterm_ends_a_daemon_with_consumers_of_every_kind(self):
         daemon = self.start_daemon("synthetic:101x8x8", "--ring", "32")
