@@ -24,6 +24,7 @@
 enum {
     TURN_FILES = 8, /* files that one variant decodes before it is the next one's turn */
     ROUNDS_MAX = 101,
+    KERNELS_MAX = 2, /* those that are measured besides the best */
 };
 
 static const char USAGE[] =
@@ -52,6 +53,8 @@ struct bench {
     uint64_t bytes;
     struct tsp_decoder *decoder;
     struct tsp_jpeg *jpeg;
+    struct tsp_resize
+        *resizes[KERNELS_MAX]; /* by kind of kernels, the scalar ones first; NULL: not on this processor */
     char why[TSP_WHY_MAX];
     struct tsp_recipe recipe;
     void *slots; /* TSP_VIEWS_MAX images of the widest type */
@@ -114,13 +117,14 @@ static void plan(struct bench *bench, const struct file *file, uint32_t sample, 
     }
 }
 
-static void decode_part(struct bench *bench, const struct file *file, const struct tsp_rect *part)
+static struct tsp_pixels decode_part(struct bench *bench, const struct file *file, const struct tsp_rect *part)
 {
     uint32_t width, height;
     struct tsp_pixels pixels;
     if (tsp_jpeg_header(bench->jpeg, file->encoded.data, file->encoded.len, &width, &height) != TSP_GOOD ||
         tsp_jpeg_decode(bench->jpeg, part, 1, &pixels) != TSP_GOOD)
         die("decode", bench->why);
+    return pixels;
 }
 
 static void whole(struct bench *bench, struct file *file, uint32_t sample)
@@ -135,6 +139,34 @@ static void part(struct bench *bench, struct file *file, uint32_t sample)
     plan(bench, file, sample, 1, &view);
     struct tsp_rect needs = tsp_resize_needs(&view, file->width, file->height);
     decode_part(bench, file, &needs);
+}
+
+/* With kernels of a certain kind. */
+static void resize_part(struct bench *bench, const struct file *file, uint32_t sample, bool all, int kernels)
+{
+    struct tsp_view view;
+    plan(bench, file, sample, 1, &view);
+    struct tsp_rect needs = tsp_resize_needs(&view, file->width, file->height);
+    if (all)
+        needs = (struct tsp_rect){0, 0, file->width, file->height};
+    struct tsp_pixels pixels = decode_part(bench, file, &needs);
+    if (bench->resizes[kernels] && !tsp_resize_draw(bench->resizes[kernels], &pixels, &view))
+        die("resize", "no memory");
+}
+
+static void plain(struct bench *bench, struct file *file, uint32_t sample)
+{
+    resize_part(bench, file, sample, true, 0);
+}
+
+static void scalar(struct bench *bench, struct file *file, uint32_t sample)
+{
+    resize_part(bench, file, sample, false, 0);
+}
+
+static void sse4(struct bench *bench, struct file *file, uint32_t sample)
+{
+    resize_part(bench, file, sample, false, 1);
 }
 
 static void draw_from(struct bench *bench, const struct file *file, const struct tsp_encoded *encoded, uint32_t sample,
@@ -177,10 +209,7 @@ static void float32(struct bench *bench, struct file *file, uint32_t sample)
 
 static void make_raw(struct bench *bench, struct file *file)
 {
-    struct tsp_pixels pixels;
-    if (tsp_jpeg_header(bench->jpeg, file->encoded.data, file->encoded.len, &file->width, &file->height) != TSP_GOOD ||
-        tsp_jpeg_decode(bench->jpeg, &(struct tsp_rect){0, 0, file->width, file->height}, 1, &pixels) != TSP_GOOD)
-        die("decode", bench->why);
+    struct tsp_pixels pixels = decode_part(bench, file, &(struct tsp_rect){0, 0, file->width, file->height});
     size_t bytes = pixels.stride * pixels.height;
     file->raw =
         (struct tsp_encoded){.data = malloc(bytes), .len = bytes, .raw_width = file->width, .raw_height = file->height};
@@ -221,7 +250,10 @@ static const struct variant {
     {"header", header, "the header alone"},
     {"whole", whole, "all pixels"},
     {"part", part, "the pixels that one crop needs"},
-    {"exact", exact, "one crop, resized: exact, uint8"},
+    {"plain", plain, "all pixels, one crop of them resized in plain C"},
+    {"scalar", scalar, "one crop, resized in plain C"},
+    {"sse4", sse4, "one crop, resized with SSE4.1"},
+    {"exact", exact, "one crop, resized with the best there is: exact, uint8"},
     {"fast", fast, "the same, fast"},
     {"float32", float32, "exact, float32 NCHW"},
     {"cached", cached, "exact, from the pixel cache"},
@@ -365,6 +397,8 @@ static void open_bench(struct bench *bench)
     bench->recipe.size = bench->options.size;
     bench->decoder = tsp_decoder_create(&limits);
     bench->jpeg = tsp_jpeg_create(&limits, bench->why);
+    for (size_t i = 0; i < KERNELS_MAX && tsp_kernels_at(i); i++)
+        bench->resizes[i] = tsp_resize_create(tsp_kernels_at(i));
     bench->slots = calloc(TSP_VIEWS_MAX, (size_t)bench->options.size * bench->options.size * 3 * sizeof(float));
     if (!bench->decoder || !bench->jpeg || !bench->slots)
         die("start", "no memory");
@@ -379,6 +413,8 @@ static void close_bench(struct bench *bench)
     }
     free(bench->files);
     free(bench->slots);
+    for (size_t i = 0; i < KERNELS_MAX; i++)
+        tsp_resize_destroy(bench->resizes[i]);
     tsp_jpeg_destroy(bench->jpeg);
     tsp_decoder_destroy(bench->decoder);
 }
