@@ -170,7 +170,7 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
 char *tsp_status_print(const struct tsocket_producer *producer, uint64_t now_ns)
 {
     cJSON *json = cJSON_CreateObject();
-    cJSON *streams;
+    cJSON *streams, *notes;
     char *text;
 
     cJSON_AddStringToObject(json, "daemon", producer->name);
@@ -179,6 +179,9 @@ char *tsp_status_print(const struct tsocket_producer *producer, uint64_t now_ns)
     cJSON_AddNumberToObject(json, "uptime_s", seconds(now_ns - producer->started_ns));
     cJSON_AddStringToObject(json, "state", producer_state(producer));
     put(json, "workers", workers_json(producer));
+    notes = cJSON_AddObjectToObject(json, "notes");
+    for (uint32_t i = 0; i < producer->n_notes; i++)
+        cJSON_AddNumberToObject(notes, producer->notes[i].name, producer->notes[i].value);
     streams = cJSON_AddArrayToObject(json, "streams");
     for (uint32_t i = 0; i < producer->n_streams; i++)
         append(streams, stream_json(producer->streams[i], &producer->roster, now_ns));

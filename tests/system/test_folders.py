@@ -216,6 +216,28 @@ class ChangingFolderTest(SystemTest):
         self.assertIn("permission", daemon.stderr())
 
 
+class CheckTest(SystemTest):
+    def test_a_check_names_the_bad_files_and_says_so_in_its_exit_status(self):
+        case, good = folder_case("bad_files"), folder_case("prime_13")
+        done = self.run_program(TSOCKETD, "--check", input_path(case["dir"]))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        reported = {line["key"]: line["kind"] for line in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(reported, {e["path"]: e["class"] for e in case["errors"]})
+        done = self.run_program(TSOCKETD, "--check", input_path(good["dir"]))
+        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stderr)
+
+    def test_damage_below_every_crop_is_found(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 1, 1)
+        path = os.path.join(folder, "class000", "00000.jpg")
+        with open(path, "r+b") as f:
+            data = f.read()
+            f.seek(len(data) - 40)
+            f.write(b"\xff\xd9" * 19)  # whole to the eye that looks for the end marker
+        done = self.run_program(TSOCKETD, "--check", folder)
+        self.assertEqual(done.returncode, 1, done.stdout)
+
+
 class TrickyImagesTest(SystemTest):
     def test_every_tricky_picture_is_delivered_or_counted_as_the_expectation_says(self):
         folder = os.path.join(self.folder, "tricky")

@@ -44,6 +44,12 @@ class RefusedConsumerTest(SystemTest):
         tap = self.tap(daemon, 20, "--epochs", "2").finish()
         self.assert_whole_epochs(tap, 101, 20, range(2))
 
+    def test_a_cache_larger_than_the_memory_is_refused(self):
+        daemon = self.launch_daemon("synthetic:13x8x8", "--cache", "1000000GiB")
+        self.assertEqual(daemon.wait(), 1)
+        self.assertIn("--cache", daemon.stderr())
+        self.assertIn("available", daemon.stderr())
+
     def test_a_batch_of_zero_is_a_usage_error(self):
         daemon = self.start_daemon("synthetic:13x8x8")
         self.tap(daemon, 0).finish(2)

@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures the decode alone: images per second of one core for the parts and variants of the pipeline's decode, on the
+# files of FOLDER (bench/decode.c says how). BUILD names another build folder than build/.
+#
+#     bench/decode.sh [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--json] FOLDER
+#
+# scripts/make_photos.sh DIR full makes the folders that docs/performance.md measures.
+set -euo pipefail
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+build=${BUILD:-$top/build}
+
+"$top/scripts/build.sh" decode
+exec "$build/bench/decode" "$@"
