@@ -4,6 +4,7 @@
 # files of FOLDER (bench/decode.c says how). BUILD names another build folder than build/.
 #
 #     bench/decode.sh [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--json] FOLDER
+#     bench/decode.sh --pillow [--rounds N] [--files N] FOLDER        one crop, beside Pillow's
 #
 # scripts/make_photos.sh DIR full makes the folders that docs/performance.md measures.
 set -euo pipefail
@@ -12,4 +13,8 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build}
 
 "$top/scripts/build.sh" decode
+if [ "${1:-}" = --pillow ]; then
+    shift
+    exec /usr/bin/python3 "$top/bench/pillow.py" "$build/bench/decode" "$@"
+fi
 exec "$build/bench/decode" "$@"

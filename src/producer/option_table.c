@@ -27,7 +27,7 @@ const struct tsp_option tsp_option_table[] = {
      .positional = true,
      .example = "/data/train",
      .section = TSP_SECTION_DATA,
-     .help = "Serve this as the stream \"train\": a folder with one folder of JPEG files per class, or "
+     .help = "Serve this as the stream \"train\": a folder with one folder of JPEG or PNG files per class, or "
              "synthetic:COUNTxHEIGHTxWIDTH (generated images), or null:COUNTxHEIGHTxWIDTH (positions only, to measure "
              "the hand-over). May also be given as --dataset."},
     {.name = "stream",
