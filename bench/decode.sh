@@ -4,7 +4,8 @@
 # files of FOLDER (bench/decode.c says how). BUILD names another build folder than build/.
 #
 #     bench/decode.sh [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--json] FOLDER
-#     bench/decode.sh --pillow [--rounds N] [--files N] FOLDER        one crop, beside Pillow's
+#     bench/decode.sh --pillow [--rounds N] [--files N] FOLDER               the rate of one crop beside Pillow's
+#     bench/decode.sh --fidelity [--images N] [--quality exact|fast] FOLDER  the pixels of it beside Pillow's
 #
 # scripts/make_photos.sh DIR full makes the folders that docs/performance.md measures.
 set -euo pipefail
@@ -12,9 +13,9 @@ set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build}
 
-"$top/scripts/build.sh" decode
-if [ "${1:-}" = --pillow ]; then
-    shift
-    exec /usr/bin/python3 "$top/bench/pillow.py" "$build/bench/decode" "$@"
-fi
-exec "$build/bench/decode" "$@"
+"$top/scripts/build.sh" decode tsocketd tsocketctl
+case ${1:-} in
+--pillow) shift && exec /usr/bin/python3 "$top/bench/pillow.py" "$build/bench/decode" "$@" ;;
+--fidelity) shift && exec /usr/bin/python3 "$top/bench/fidelity.py" "$build" "$@" ;;
+*) exec "$build/bench/decode" "$@" ;;
+esac

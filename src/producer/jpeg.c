@@ -15,10 +15,10 @@
 
 enum {
     /*
-     * libjpeg begins and ends a cut-out row as if the picture ended there: up to two columns at its edges are made
-     * without their neighbours' colour. Cut out a little more, and they are not looked at.
+     * libjpeg begins and ends a cut-out row as if the picture ended there: where colour has half the columns, two of
+     * them at the edges are made without their neighbours' colour. Cut out a little more, and they are not looked at.
      */
-    CROP_MARGIN = 8,
+    CROP_MARGIN = 2,
     EXIF_BYTES = 4096, /* of a segment that are kept: the orientation stands in front */
 };
 
@@ -283,9 +283,10 @@ static void choose_part(struct tsp_jpeg *jpeg, const struct tsp_rect *wanted)
     jpeg->part = (struct tsp_rect){0, 0, cinfo->output_width, cinfo->output_height};
     if (!can_take_part(cinfo))
         return;
-    JDIMENSION left = wanted->x > CROP_MARGIN ? wanted->x - CROP_MARGIN : 0;
+    JDIMENSION margin = cinfo->max_h_samp_factor > 1 ? CROP_MARGIN : 0;
+    JDIMENSION left = wanted->x > margin ? wanted->x - margin : 0;
     JDIMENSION right = wanted->x + wanted->width;
-    right = cinfo->output_width - right > CROP_MARGIN ? right + CROP_MARGIN : cinfo->output_width;
+    right = cinfo->output_width - right > margin ? right + margin : cinfo->output_width;
     JDIMENSION width = right - left;
     if (width < cinfo->output_width)
         jpeg_crop_scanline(cinfo, &left, &width); /* moves `left` to the border of a block */

@@ -102,6 +102,9 @@ def interlaced(im):
 
 def pngs(folder):
     os.makedirs(folder)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(40, 30, 1).save(os.path.join(folder, "turned.png"), exif=exif)
     for width, height in ((333, 251), (17, 130), (1, 1)):
         for mode in ("RGB", "L", "P", "RGBA", "LA", "1", "interlaced"):
             im = picture(width, height, 7)

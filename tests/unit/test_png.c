@@ -55,7 +55,7 @@ static void each_picture(void (*check)(const struct picture *))
         char name[256];
         size_t rgb_len;
         struct picture picture;
-        if (!strstr(entry->d_name, ".png"))
+        if (!strstr(entry->d_name, ".png") || strcmp(entry->d_name, "turned.png") == 0)
             continue;
         snprintf(name, sizeof name, "%.*s.rgb", (int)strlen(entry->d_name) - 4, entry->d_name);
         picture.file = inputs_read(inputs_path(folder, entry->d_name), &picture.file_len);
@@ -148,12 +148,30 @@ static void a_large_header_is_refused(void **state)
     free(file);
 }
 
+static void the_orientation_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t orientation;
+    } files[] = {{"turned.png", 6}, {"RGB_333x251.png", 1}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        size_t len;
+        uint32_t width, height;
+        uint8_t *file = inputs_read(inputs_path(folder, files[i].name), &len);
+        assert_int_equal(tsp_png_header(png, file, len, &width, &height), TSP_GOOD);
+        assert_int_equal(tsp_png_orientation(png), files[i].orientation);
+        free(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wholes_and_parts_have_pillows_pixels),
         cmocka_unit_test(a_cut_file_is_found),
         cmocka_unit_test(a_large_header_is_refused),
+        cmocka_unit_test(the_orientation_is_known),
     };
     return cmocka_run_group_tests(tests, make, discard);
 }
