@@ -217,7 +217,7 @@ class Producer:
                 raise Invalid(f"{self.name}: the loader was empty in epoch {self.epoch}; one that can be iterated over once "
                               "makes one epoch: epochs=1")
         except Exception as error:
-            self.fail(f"{type(error).__name__}: {error}")
+            self._fail(f"{type(error).__name__}: {error}")
             raise
 
     def end_epoch(self) -> None:
@@ -247,9 +247,11 @@ class Producer:
         finally:
             self.close()
 
-    def fail(self, why: str) -> None:
-        """Ends the run for the consumers, which are told; the reason is in the log."""
-        self._library.tsocket_producer_fail(self._pointer, 0, why.encode())
+    def _fail(self, why: str) -> None:
+        """Ends the run for the consumers, which learn that it has failed as soon as they have read what is ready."""
+        if self._pointer:
+            self._library.tsocket_producer_fail(self._pointer, 0, why.encode())
+        self.close()
 
     def close(self) -> None:
         """Gives the name back; consumers that have not read everything are told that it is gone."""

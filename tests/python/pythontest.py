@@ -53,8 +53,8 @@ class PythonTest(SystemTest):
         self.processes.append(script)
         return script
 
-    def script(self, path, *args):
-        script = Script(self, [path, *map(str, args)], os.path.basename(path))
+    def script(self, *args):
+        script = Script(self, [str(arg) for arg in args], "script")
         self.processes.append(script)
         return script
 
