@@ -70,21 +70,24 @@ class Part:
     def run(self):
         """The results of the part, as a dictionary."""
         o = self.options
-        warm_up = 3 + (3 + 2 * self.k if self.loader == 'torch' else 0)
+        warm_up = o.warm_up * (1 + self.k if self.loader == 'torch' else 1)  # Python imports for long
         begin = time.monotonic_ns() + int(warm_up * 1e9)
         if self.loader == 'shared':
             self.start_daemon()
         self.start_trainers(begin)
         sleep_until(begin / 1e9)
-        cpu, made = self.cpu_seconds(), self.made()
+        cpu, machine_cpu, made = self.cpu_seconds(), machine_cpu_seconds(), self.made()
         peak = self.watch_memory(begin / 1e9 + o.seconds)
-        cpu, made = self.cpu_seconds() - cpu, self.made() - made
+        cpu, machine_cpu, made = self.cpu_seconds() - cpu, machine_cpu_seconds() - machine_cpu, self.made() - made
         results = [result_of(trainer) for trainer in self.trainers]
         samples = sum(result['samples'] for result in results)
+        if samples == 0:
+            raise SystemExit('compare.sh: no trainer got a batch in time; use a larger --seconds or --warm-up')
         return {'loader': self.loader, 'trainers': self.k, 'samples': samples, 'seconds': o.seconds,
                 'rate_per_trainer': samples / o.seconds / self.k,
                 'slowest_trainer': min(result['rate'] for result in results),
-                'cpu_seconds_per_1000': 1000 * cpu / samples if samples else float('nan'),
+                'cpu_seconds_per_1000': 1000 * cpu / samples,
+                'cpu_share_of_others': max(0.0, machine_cpu - cpu) / o.seconds / os.cpu_count(),
                 'peak_memory_mb': peak / 1e6,
                 'decodes_per_sample': 1.0 if self.loader == 'torch' else made / samples}  # PyTorch: each for itself
 
@@ -146,6 +149,13 @@ def ticks(pid):
     return int(fields[11]) + int(fields[12])
 
 
+def machine_cpu_seconds():
+    """What all processes have used, the kernel and other guests of the host included."""
+    with open('/proc/stat', encoding='ascii') as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+
+
 def pss_bytes(pid):
     try:
         with open(f'/proc/{pid}/smaps_rollup', encoding='ascii') as file:
@@ -171,6 +181,9 @@ def print_table(parts):
     for p in parts:
         print(f'{LOADERS[p["loader"]]:32} {p["trainers"]:8} {p["rate_per_trainer"]:15.0f} '
               f'{p["cpu_seconds_per_1000"]:13.2f} {p["peak_memory_mb"]:8.0f} {p["decodes_per_sample"]:17.2f}')
+    others = max(p['cpu_share_of_others'] for p in parts)
+    if others > 0.05:
+        print(f'not an idle machine: other processes used up to {100 * others:.0f} % of its CPU time meanwhile')
 
 
 def draw(result, path):
@@ -199,6 +212,7 @@ def parse():
     parser.add_argument('--out', required=True, help='where compare.json and compare.svg go (default build/bench)')
     parser.add_argument('--trainers', default='1,2,4', help='how many at once, a list (default 1,2,4)')
     parser.add_argument('--seconds', type=float, default=10, help='how long each part is measured (default 10)')
+    parser.add_argument('--warm-up', type=float, default=3, help='time to start in, before that (default 3)')
     parser.add_argument('--batch', type=int, default=32, help='samples per batch (default 32)')
     parser.add_argument('--step-ms', type=float, default=0,
                         help='how long a trainer computes on each batch (default 0: the loading sets the pace)')

@@ -11,9 +11,10 @@
 # Says what it installs before it does; installs nothing, and needs no root, where everything is there already.
 set -euo pipefail
 
-build="build-essential cmake ninja-build pkg-config libzmq3-dev libcjson-dev libjpeg-dev libxxhash-dev libopenblas-dev"
+build="build-essential cmake ninja-build pkg-config libzmq3-dev libcjson-dev libjpeg-dev libpng-dev libxxhash-dev libopenblas-dev"
 photos="python3 python3-pil"
-tests="clang clang-format libcmocka-dev python3-numpy python3-torch python3-venv python3-setuptools python3-wheel libjpeg-turbo-progs strace"
+tests="clang clang-format libcmocka-dev libjpeg-turbo-progs strace python3-numpy python3-torch"
+tests="$tests python3-venv python3-setuptools python3-wheel" # to install the Python package
 bench="python3-torch"
 
 die() {

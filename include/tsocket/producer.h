@@ -42,6 +42,7 @@ extern "C" {
 
 #define TSOCKET_STREAMS_MAX 16
 #define TSOCKET_STAGES_MAX  4
+#define TSOCKET_NOTES_MAX   8
 
 struct tsocket_producer;
 
@@ -169,6 +170,13 @@ TSOCKET_API int tsocket_producer_wait(struct tsocket_producer *producer, int tim
 
 /* Makes every claim and wait return TSOCKET_END. Any thread; not from a signal handler. */
 TSOCKET_API void tsocket_producer_stop(struct tsocket_producer *producer);
+
+/*
+ * Keeps a number of the program's own, such as the fill of a cache, for the status: "notes": {"NAME": VALUE}. A name
+ * (as above; copied) that was noted before gets the new value. TSOCKET_OK; TSOCKET_EINVAL: a bad name, or more than
+ * TSOCKET_NOTES_MAX of them. Any thread.
+ */
+TSOCKET_API int tsocket_producer_note(struct tsocket_producer *producer, const char *name, double value);
 
 /*
  * The status as one line of JSON, as `tsocketctl status --json` prints it. TSOCKET_OK: *json_out is the caller's, to be

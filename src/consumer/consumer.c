@@ -31,31 +31,32 @@ static int send_hot(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t
 
 /*
  * The position below which this consumer reads nothing any more. Never past the head, for the daemon takes it as room,
- * nor past the epoch's end, where the next window does not follow the stride. A rank keeps the newest sample it knows
- * of: the epoch's last one, from which a window beyond the end is padded, is that or a later one.
+ * nor past the epoch's end, where the next window does not follow the stride. A rank keeps the newest sample of its
+ * epoch that it knows of: the last one, from which a window behind the end is padded, is that or a later one.
  */
 static uint64_t release_position(const struct tsocket *ts)
 {
-    uint64_t limit = ts->head_seen;
+    uint64_t end = ts->len_seen == TSI_LEN_OPEN ? UINT64_MAX : ts->start + ts->len_seen;
+    uint64_t limit = MIN(ts->head_seen, end);
     uint64_t next;
 
     if (!ts->placed)
         return ts->released;
-    next = ts->start + MIN(tsc_handle_next_index(ts), ts->len_seen);
+    next = ts->start + tsc_handle_next_index(ts);
     if (ts->world > 1 && limit > ts->start && next >= limit)
         limit--;
     return tsc_held_floor(&ts->held, MIN(next, limit));
 }
 
 /*
- * Tells how far nothing is held. Small steps are saved up: until they make an eighth of the ring, unless it is
- * `urgent`, because this consumer is about to wait (maybe for this very room) or may be away for long.
+ * Tells how far nothing is held. Small steps are saved up, unless it is `urgent`, because this consumer is about to
+ * wait (maybe for this very room) or may be away for long.
  */
 static void tell_release(struct tsocket *ts, bool urgent)
 {
     uint64_t position = release_position(ts);
 
-    if (position > ts->released && (urgent || position - ts->released >= ts->layout->capacity / 8)) {
+    if (position > ts->released && (urgent || position - ts->released >= ts->save_up)) {
         ts->released = position;
         ts->release_due = true;
     }
@@ -155,7 +156,7 @@ static int end_epoch(struct tsocket *ts, uint64_t len)
     ts->epoch++;
     ts->own_epoch++;
     ts->start += len;
-    ts->len_seen = TSI_LEN_OPEN;
+    ts->len_seen = 0; /* not looked at yet: nothing of it is given back */
     ts->round = 0;
     ts->skip = 0;
     ts->received = 0;
@@ -244,23 +245,27 @@ static int gone(const struct tsocket *ts)
                     (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0]);
 }
 
-/* Asks to be woken when the next window may be there; once, until an answer has come. */
-static void ask(struct tsocket *ts)
+/*
+ * Asks to be woken when the next window may be there; once, until an answer has come. Returns whether the daemon will
+ * hear of it: otherwise the queue is full.
+ */
+static bool ask(struct tsocket *ts)
 {
     uint64_t index = tsc_handle_next_index(ts) + ts->batch;
 
     if (ts->asked_epoch == ts->epoch && ts->asked_index == index)
-        return;
+        return true;
     if (send_hot(ts, TSI_WANT, ts->epoch, index) != TSOCKET_OK)
-        return;
+        return false;
     ts->asked_epoch = ts->epoch;
     ts->asked_index = index;
+    return true;
 }
 
 /* Sleeps until something has happened that is worth another look, or the time is over. */
-static int sleep_once(struct tsocket *ts, int left_ms)
+static int sleep_once(struct tsocket *ts, bool to_send, int left_ms)
 {
-    int rc = tsi_socket_wait(ts->attachment.link.socket, ts->attachment.link.lifeline, left_ms);
+    int rc = tsi_socket_wait(ts->attachment.link.socket, ts->attachment.link.lifeline, to_send, left_ms);
 
     if (rc == TSOCKET_EINTR)
         return tsi_fail(rc, "a signal arrived while waiting");
@@ -273,14 +278,15 @@ static int sleep_once(struct tsocket *ts, int left_ms)
 static int wait_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch_out)
 {
     uint64_t deadline_ns = tsi_clock_deadline(tsi_clock_ns(), timeout_ms);
+    bool told;
     int rc;
 
     do {
         if (ts->gone)
             return gone(ts);
         tell_release(ts, true);
-        ask(ts);
-        rc = sleep_once(ts, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
+        told = ask(ts) && !ts->release_due;
+        rc = sleep_once(ts, !told, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
         if (rc == TSOCKET_EINTR)
             return rc;
         if (rc == TSOCKET_EAGAIN)

@@ -28,6 +28,7 @@ struct tsocket {
     uint32_t world;
     uint64_t epochs; /* 0: no limit */
     enum tsocket_last last;
+    uint64_t save_up; /* so many released samples need not be told yet */
     uint32_t n_fields;
     uint32_t fields[TSOCKET_FIELDS_MAX]; /* batch.data[i] is field fields[i] of the layout */
     uint64_t pad_offset[TSOCKET_FIELDS_MAX];
@@ -48,7 +49,7 @@ struct tsocket {
 
     /* what the daemon knows */
     uint64_t head_seen;   /* as of the last look, */
-    uint64_t len_seen;    /* and the length of this epoch */
+    uint64_t len_seen;    /* and the length of this epoch; 0 before its first */
     uint64_t released;    /* cumulative position to be told to it */
     bool release_due;     /* `released` is not told yet: the queue was full */
     uint64_t asked_epoch; /* the WANT that waits for its answer, */

@@ -150,6 +150,20 @@ static int reserve_pads(struct tsocket *ts)
                           ts->pad_bytes);
 }
 
+/*
+ * An eighth of the ring, but nothing of the room that this consumer and others like it were promised: they may wait for
+ * it while this one does something else.
+ */
+static uint64_t samples_to_save_up(const struct tsocket *ts)
+{
+    uint64_t stride = (uint64_t)ts->batch * ts->world;
+    uint64_t windows = (uint64_t)ts->held.hold + (ts->last == TSOCKET_LAST_DROP ? 1 : 0); /* a tail is less than one */
+    uint64_t promised = windows * stride + (ts->world > 1 ? 1 : 0);
+    uint64_t spare = ts->layout->capacity > promised ? ts->layout->capacity - promised : 0;
+
+    return spare < ts->layout->capacity / 8 ? spare : ts->layout->capacity / 8;
+}
+
 static int settle(struct tsocket *ts, const struct tsocket_options *options, uint32_t batch_size)
 {
     const struct tsi_welcome *welcome = &ts->attachment.welcome;
@@ -171,6 +185,7 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     rc = choose_fields(ts, options->fields);
     if (rc == TSOCKET_OK)
         rc = tsc_held_init(&ts->held, options->hold);
+    ts->save_up = samples_to_save_up(ts);
     if (rc == TSOCKET_OK)
         rc = reserve_pads(ts);
     if (rc == TSOCKET_OK)
@@ -260,7 +275,7 @@ uint64_t tsc_handle_next_index(const struct tsocket *ts)
     return ts->skip + (ts->round * ts->world + ts->rank) * ts->batch;
 }
 
-/* Windows that each rank gets of `samples` samples. */
+/* Windows that each rank gets of `samples` samples; as good as endless for an epoch whose end is not known yet. */
 uint64_t tsc_handle_windows(const struct tsocket *ts, uint64_t samples)
 {
     uint64_t stride = (uint64_t)ts->batch * ts->world;

@@ -207,13 +207,14 @@ static bool is_running(const char *name)
 static int stop_main(int argc, char *const *argv)
 {
     const char *name = NULL;
-    char error[512], *answer;
+    char error[512], *answer = NULL;
 
     if (!tsc_flags_parse(NULL, 0, argc, argv, &name, error, sizeof(error)))
         return usage("stop", error);
     if (name == NULL)
         return usage("stop", needs_name);
-    if (tsc_query(name, "STOP", ANSWER_MS, &answer) != TSOCKET_OK)
+    int rc = tsc_query(name, "STOP", ANSWER_MS, &answer);
+    if (rc != TSOCKET_OK && rc != TSOCKET_GONE) /* gone before its answer had left: what was asked of it */
         return failed("stop");
     free(answer);
     uint64_t deadline = tsi_clock_deadline(tsi_clock_ns(), GONE_MS);

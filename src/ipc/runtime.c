@@ -44,15 +44,23 @@ int tsi_random_hex(char out[TSI_RANDOM_HEX])
 
 /* --- where to look */
 
+/* The folder that the user names, or NULL. */
+static const char *named_root(void)
+{
+    const char *root = getenv("TSOCKET_DIR");
+
+    return root != NULL && root[0] != '\0' ? root : NULL;
+}
+
 /* The folders that a daemon of this user may use, the preferred one first. Overlong ones come out cut: see fits(). */
 static uint32_t list_roots(char roots[ROOTS_MAX][TSI_PATH_MAX])
 {
-    const char *own = getenv("TSOCKET_DIR");
+    const char *own = named_root();
     const char *xdg = getenv("XDG_RUNTIME_DIR");
     unsigned uid = (unsigned)geteuid();
     uint32_t n = 0;
 
-    if (own != NULL && own[0] != '\0') {
+    if (own != NULL) {
         snprintf(roots[n++], TSI_PATH_MAX, "%s", own);
         return n;
     }
@@ -214,7 +222,7 @@ int tsi_runtime_take(const char *name, bool shared, struct tsi_runtime *runtime_
     if (rc == TSOCKET_OK)
         *runtime_out = runtime;
     else
-        close(runtime.lock_fd);
+        tsi_runtime_give_back(&runtime);
     return rc;
 }
 
@@ -241,13 +249,16 @@ void tsi_runtime_give_back(struct tsi_runtime *runtime)
 
 /* --- the consumer's side */
 
-/* In a folder that everybody may write to (/tmp), only one of our own user or root can be a daemon's. */
+/*
+ * In a folder that everybody may write to (/tmp), only one of our own user or root can be a daemon's; and not a link,
+ * which anybody may point at such a one. What the user names is the user's business.
+ */
 static bool trusted(const char *root)
 {
     struct stat status;
 
-    return stat(root, &status) == 0 && S_ISDIR(status.st_mode) &&
-           (status.st_uid == geteuid() || status.st_uid == 0 || getenv("TSOCKET_DIR") != NULL);
+    return named_root() != NULL || (lstat(root, &status) == 0 && S_ISDIR(status.st_mode) &&
+                                    (status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & 0022) == 0);
 }
 
 static int connect_in(const char *root, const char *name, int *fd_out)

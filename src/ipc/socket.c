@@ -187,10 +187,10 @@ bool tsi_socket_pending(struct tsi_socket *socket)
     return zmq_getsockopt(socket->socket, ZMQ_EVENTS, &events, &len) == 0 && (events & ZMQ_POLLIN) != 0;
 }
 
-int tsi_socket_wait(struct tsi_socket *socket, int other_fd, int timeout_ms)
+int tsi_socket_wait(struct tsi_socket *socket, int other_fd, bool to_send, int timeout_ms)
 {
     zmq_pollitem_t items[] = {
-        {.socket = socket->socket, .events = ZMQ_POLLIN},
+        {.socket = socket->socket, .events = (short)(to_send ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN)},
         {.fd = other_fd, .events = ZMQ_POLLIN},
     };
     int n = zmq_poll(items, 2, timeout_ms);

@@ -47,8 +47,10 @@ int tsi_socket_recv(struct tsi_socket *socket, uint32_t *route_out, void *messag
 int tsi_socket_fd(struct tsi_socket *socket);
 bool tsi_socket_pending(struct tsi_socket *socket);
 
-/* Waits until a message is there, `other_fd` is readable, or the time is over. TSOCKET_OK, TSOCKET_EAGAIN,
- * TSOCKET_EINTR. */
-int tsi_socket_wait(struct tsi_socket *socket, int other_fd, int timeout_ms);
+/*
+ * Waits until a message is there, `other_fd` is readable, the time is over, or, if `to_send`, one can be sent.
+ * TSOCKET_OK, TSOCKET_EAGAIN, TSOCKET_EINTR.
+ */
+int tsi_socket_wait(struct tsi_socket *socket, int other_fd, bool to_send, int timeout_ms);
 
 #endif

@@ -131,6 +131,16 @@ static uint64_t oldest_epoch(const struct tsp_stream *stream)
     return begun > TSI_EPOCHS ? begun - TSI_EPOCHS : 0;
 }
 
+/* The epoch that a position at or above the floor belongs to. */
+static uint64_t epoch_of(const struct tsp_stream *stream, uint64_t position)
+{
+    uint64_t epoch = stream->filler.epoch;
+
+    while (epoch > oldest_epoch(stream) && epoch_at(stream, epoch).start > position)
+        epoch--;
+    return epoch;
+}
+
 static void raise_floor(struct tsp_stream *stream, uint64_t floor)
 {
     if (floor <= stream->floor)
@@ -141,9 +151,33 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
 
 /* --- joining */
 
+/*
+ * How many ends of epochs may lie between the first and the last window that a consumer holds. Bad samples make epochs
+ * shorter: only the half of one is taken for sure.
+ */
+static uint64_t ends_held(const struct tsp_stream *stream, const struct tsi_hello *hello)
+{
+    uint64_t samples = stream->options.epoch_samples;
+    uint64_t stride = (uint64_t)hello->batch * hello->world;
+    uint64_t windows = samples / 2 / stride;
+
+    if (hello->last == TSOCKET_LAST_DROP && samples > 0 && samples < stride)
+        return 0; /* it never gets one */
+    return windows > 1 ? (hello->hold - 1 + windows - 1) / windows : hello->hold - 1;
+}
+
+/* Samples from the first to the last of those windows, with the tails in between that `drop` leaves out. */
+static uint64_t room_for(const struct tsp_stream *stream, const struct tsi_hello *hello)
+{
+    uint64_t stride = (uint64_t)hello->batch * hello->world;
+    uint64_t tails = hello->last == TSOCKET_LAST_DROP ? ends_held(stream, hello) * (stride - 1) : 0;
+
+    return hello->hold * stride + tails + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
+}
+
 static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *hello)
 {
-    uint64_t needed = (uint64_t)hello->hold * hello->batch * hello->world + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
+    uint64_t needed = room_for(stream, hello);
 
     if (hello->batch > stream->layout.mirror)
         return tsi_fail(TSOCKET_EREFUSED,
@@ -156,6 +190,11 @@ static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *he
                         " ranks needs a ring "
                         "of %" PRIu64 " samples, it has %" PRIu64 "; hold less, or start tsocketd with --ring %" PRIu64,
                         stream->name, hello->hold, hello->batch, hello->world, needed, stream->layout.capacity, needed);
+    if (ends_held(stream, hello) >= TSI_EPOCHS)
+        return tsi_fail(TSOCKET_EREFUSED,
+                        "stream %s: %" PRIu32 " batches may lie in more than %u epochs, as many as can be in the ring; "
+                        "hold less",
+                        stream->name, hello->hold, TSI_EPOCHS);
     if (hello->world > 1 && stream->options.epoch_samples == 0)
         return tsi_fail(TSOCKET_EREFUSED, "stream %s: its epochs are of unknown length, ranks cannot share them",
                         stream->name);
@@ -199,11 +238,16 @@ static void join_now(struct tsp_stream *stream, const struct tsp_roster *roster,
                      uint64_t now_ns)
 {
     uint64_t position = tsp_roster_slowest(roster, stream)->released;
-    uint64_t epoch = stream->filler.epoch;
 
-    while (epoch > oldest_epoch(stream) && epoch_at(stream, epoch).start > position)
-        epoch--;
-    activate(stream, roster, consumer, epoch, position, now_ns);
+    activate(stream, roster, consumer, epoch_of(stream, position), position, now_ns);
+}
+
+/* Not where the epoch has been read to its end: what is left of it is nothing. */
+static bool can_join_now(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
+
+    return slowest != NULL && !(tsp_filler_decided(&stream->filler) && slowest->released == stream->filler.head);
 }
 
 int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
@@ -216,7 +260,7 @@ int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster
         return rc;
     if (find_whole_epoch(stream, &epoch, &start)) {
         activate(stream, roster, consumer, epoch, start, now_ns);
-    } else if (consumer->hello.join == TSOCKET_JOIN_NOW && tsp_roster_slowest(roster, stream) != NULL) {
+    } else if (consumer->hello.join == TSOCKET_JOIN_NOW && can_join_now(stream, roster)) {
         join_now(stream, roster, consumer, now_ns);
     } else {
         epoch = stream->filler.epoch + 1;
@@ -238,18 +282,19 @@ void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *con
     stream->delivered += consumer->received;
 }
 
-void tsp_stream_describe_start(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
+void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp_consumer *consumer,
                                struct tsi_welcome *welcome)
 {
     const struct tsp_filler *filler = &stream->filler;
 
-    welcome->epoch = consumer->epoch;
     if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
+        welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;
         welcome->first = 0;
     } else {
+        welcome->epoch = epoch_of(stream, consumer->released);
         welcome->position = consumer->released;
-        welcome->first = consumer->released - epoch_at(stream, consumer->epoch).start;
+        welcome->first = consumer->released - epoch_at(stream, welcome->epoch).start;
     }
 }
 
@@ -357,7 +402,7 @@ static int advance(struct tsp_stream *stream)
 }
 
 /* The position below which nobody reads any more. */
-static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
     uint64_t position = stream->floor; /* nobody is there: keep everything for whoever comes */
@@ -366,7 +411,7 @@ static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_ro
         position = slowest->released;
     else if (tsp_roster_count(roster, stream, TSP_JOINING) > 0)
         position = stream->filler.head; /* nobody wants this epoch any more */
-    if (now_ns < stream->keep_until_ns)
+    if (stream->keep_until_ns != 0)
         position = MIN(position, stream->keep_position);
     return MAX(position, stream->floor);
 }
@@ -423,7 +468,7 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
     if (next >= TSI_EPOCHS) {
         struct tsi_sight oldest = epoch_at(stream, next - TSI_EPOCHS);
 
-        if (needed_from(stream, roster, now_ns) < oldest.start + oldest.len)
+        if (needed_from(stream, roster) < oldest.start + oldest.len)
             return false;
         raise_floor(stream, oldest.start + oldest.len);
     }
@@ -434,12 +479,12 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
     return true;
 }
 
-static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     struct tsp_filler *filler = &stream->filler;
     uint64_t capacity = stream->layout.capacity;
 
-    if (!tsp_filler_allow(filler, needed_from(stream, roster, now_ns) + capacity))
+    if (!tsp_filler_allow(filler, needed_from(stream, roster) + capacity))
         return false;
     raise_floor(stream, filler->limit > capacity ? filler->limit - capacity : 0);
     if (stream->options.null)
@@ -453,13 +498,15 @@ int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *rost
     bool moved;
     int rc;
 
+    if (now_ns >= stream->keep_until_ns)
+        stream->keep_until_ns = 0;
     do {
         rc = advance(stream);
         if (rc != TSOCKET_OK)
             return rc;
         abandon(stream, roster);
         moved = turn(stream, roster, now_ns);
-        if (make_room(stream, roster, now_ns)) {
+        if (make_room(stream, roster)) {
             *wake_out = true;
             moved = moved || stream->options.null;
         }
@@ -494,6 +541,8 @@ bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_co
 {
     const struct tsp_filler *filler = &stream->filler;
 
+    if (!stream->open) /* epochs may have been made, but none is published */
+        return false;
     if ((stream->finished && stream->published == filler->head) || consumer->want_epoch < filler->epoch)
         return true;
     if (consumer->want_epoch > filler->epoch || stream->published < filler->start)
@@ -502,11 +551,28 @@ bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_co
            (tsp_filler_decided(filler) && stream->published == filler->head);
 }
 
+bool tsp_stream_is_over(const struct tsp_stream *stream)
+{
+    bool last = stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
+
+    if (stream->keep_until_ns != 0) /* those who come within the grace are still to be served */
+        return false;
+    return stream->finished || (last && stream->filler.start < stream->floor);
+}
+
+bool tsp_stream_held_by_grace(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
+
+    return stream->keep_until_ns != 0 && slowest != NULL && slowest->released > stream->keep_position;
+}
+
 const struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     const struct tsp_filler *filler = &stream->filler;
 
-    if (filler->out > 0 || filler->next < filler->limit || tsp_filler_decided(filler))
+    if (filler->out > 0 || filler->next < filler->limit || tsp_filler_decided(filler) ||
+        tsp_stream_held_by_grace(stream, roster))
         return NULL;
     return tsp_roster_slowest(roster, stream);
 }

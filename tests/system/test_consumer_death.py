@@ -27,14 +27,14 @@ class ConsumerDeathTest(SystemTest):
         return self.start_daemon(f"synthetic:{samples}x8x8", "--ring", "32")
 
     def survivor(self, daemon, batch=5):
-        """A consumer that goes on and on."""
-        tap = self.tap(daemon, batch)
+        """A consumer that goes on and on, at a pace that leaves the machine to the others."""
+        tap = self.tap(daemon, batch, "--hold-ms", "1")
         tap.attached()
         return tap
 
     def assert_next_batch_within_a_second(self, tap):
         """Measured from now; batches that are on their way already do not count as an answer."""
-        seen = len(tap.of_kind("batch"))
+        seen = tap.seen()
         begun = time.monotonic()
         tap.wait_for("batch", seen + 20)
         self.assertLess(time.monotonic() - begun, patient(1))
@@ -49,11 +49,18 @@ class ConsumerDeathTest(SystemTest):
         """Until the ring is full and `tap` gets nothing any more."""
 
         def quiet():
-            seen = len(tap.of_kind("batch"))
+            seen = tap.seen()
             time.sleep(0.05)
-            return len(tap.of_kind("batch")) == seen
+            return tap.seen() == seen
 
         wait_until(quiet, what="a full ring")
+
+    def test_a_daemon_whose_last_epoch_nobody_can_read_any_more_ends(self):
+        daemon = self.start_daemon("synthetic:101x8x8", "--ring", "32", "--epochs", "1")
+        reader = self.tap(daemon, 5, "--hold-ms", "10")
+        reader.wait_batches(10)  # the epoch's start has left the ring
+        reader.kill()
+        self.assertEqual(daemon.wait(patient(5)), 0)
 
     def test_a_consumer_that_dies_while_it_holds_a_batch_frees_the_others(self):
         daemon = self.start()
@@ -73,7 +80,7 @@ class ConsumerDeathTest(SystemTest):
         waiting = self.tap(daemon, 1, "--join", "now")
         self.wait_blocked_by_pace(waiting, slow)
         waiting.kill()
-        seen = len(slow.of_kind("batch"))
+        seen = slow.seen()
         slow.wait_batches(seen + 20)
         self.assert_contiguous(slow)
 
@@ -149,8 +156,8 @@ class ConsumerDeathTest(SystemTest):
 
     def test_two_deaths_at_once_free_the_third(self):
         daemon = self.start()
-        tap = self.survivor(daemon, 3)
         victims = [self.holder(daemon), self.holder(daemon, 7)]
+        tap = self.survivor(daemon, 3)
         self.wait_blocked(tap)
         for victim in victims:
             victim.signal(9)

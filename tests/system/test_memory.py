@@ -2,11 +2,13 @@
 """Memory is taken once, at the start, or the start fails with both numbers."""
 import os
 import resource
+import shutil
 import subprocess
 import unittest
 
 import pictures
 from harness import SystemTest, repeats
+from inputs import expected, input_path
 
 
 class MemoryTest(SystemTest):
@@ -28,6 +30,18 @@ class MemoryTest(SystemTest):
         daemon = self.start_daemon("synthetic:4001x8x8", "--ring", "512")
         tap = self.tap(daemon, 100)
         self.assert_no_growth(daemon, tap, repeats(50), 512)
+
+    def test_a_picture_that_claims_to_be_huge_costs_no_memory(self):
+        folder = os.path.join(self.folder, "bomb")
+        pictures.make_folder(folder, classes=1, per_class=3)
+        bomb = next(case for case in expected()["images"] if case["id"] == "bomb_header")
+        shutil.copy(input_path(bomb["file"]), os.path.join(folder, "class000", "bomb.jpg"))
+        daemon = self.start_daemon(folder, "--size", "16", "--ring", "8", "--wait-for", "1", "--workers", "1")
+        before = daemon.memory_kib("VmHWM")
+        tap = self.tap(daemon, 1, "--epochs", "2").finish()
+        self.assertEqual([e.ended_with for e in tap.epochs().values()], [[3], [3]])
+        self.assertIn("too_large", daemon.stderr())
+        self.assertLess(daemon.memory_kib("VmHWM") - before, 16 << 10, "KiB")
 
     def test_memory_is_reserved_and_touched_at_the_start(self):
         """16 MiB of ring and its mirror are resident before anyone attaches."""

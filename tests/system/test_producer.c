@@ -461,6 +461,42 @@ static void the_status_is_one_line_of_json(void **state)
     rig_close(rig);
 }
 
+static bool status_says(struct rig *rig, const char *text)
+{
+    char *json = NULL;
+    bool found;
+
+    assert_int_equal(tsocket_producer_status(rig_producer(rig), &json), TSOCKET_OK);
+    found = strstr(json, text) != NULL;
+    free(json);
+    return found;
+}
+
+/* More epochs than the control page has entries for: the first one's is long gone. */
+static void the_status_tells_where_a_consumer_is(void **state)
+{
+    const struct rig_options options = {.epoch_samples = 10, .capacity = 16, .max_batch = 5};
+    struct rig *rig = rig_open(&options);
+    struct tsocket *ts = rig_attach(5, NULL);
+    bool found = false;
+
+    (void)state;
+    for (uint64_t epoch = 0; epoch < 70; epoch++) {
+        rig_expect_and_release(ts, epoch, 0, 5);
+        rig_expect_and_release(ts, epoch, 5, 5);
+        rig_expect_epoch_end(ts, epoch, 10);
+    }
+    rig_expect_and_release(ts, 70, 0, 5);
+    assert_int_equal(tsocket_flush(ts), TSOCKET_OK);
+    for (int i = 0; i < 200 && !found; i++) {
+        usleep(10000);
+        found = status_says(rig, "\"epoch\":70,\"first\":5,\"position\":705");
+    }
+    assert_true(found);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +515,7 @@ int main(void)
         cmocka_unit_test(streams_that_make_no_sense_are_refused),
         cmocka_unit_test(a_ring_larger_than_the_machine_is_refused_with_both_numbers),
         cmocka_unit_test(the_status_is_one_line_of_json),
+        cmocka_unit_test(the_status_tells_where_a_consumer_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -130,6 +131,60 @@ static void ranks_share_an_epoch_that_bad_samples_shorten(void **state)
     run_job(99, 33, 4, 4); /* 96 are left, one step less for all: the last one is padding */
 }
 
+/*
+ * Two windows of rank 1 hold samples, the third lies behind the end and repeats the last one, 9. That stays, although
+ * the head is far beyond it and rank 0 reads on and on.
+ */
+static void what_a_window_behind_the_end_is_padded_with_stays_until_then(void **state)
+{
+    const struct rig_options options = {.epoch_samples = 10, .capacity = 64, .max_batch = 2, .wait_for = 2};
+    struct rig *rig = rig_open(&options);
+    struct job job = {.world = 2, .batch = 2};
+    struct tsocket_batch batch;
+    int rc;
+
+    (void)state;
+    usleep(100000); /* the ring is full of epochs before the ranks come */
+    open_job(&job, 10);
+    rig_expect_and_release(job.ranks[1], 0, 2, 2);
+    rig_expect_and_release(job.ranks[1], 0, 6, 2);
+    while ((rc = tsocket_next(job.ranks[0], 200, &batch)) != TSOCKET_EAGAIN) {
+        if (rc != TSOCKET_EPOCH_END)
+            assert_int_equal(tsocket_release(job.ranks[0], &batch), TSOCKET_OK);
+    }
+    rig_expect_batch(job.ranks[1], 0, 10, 0, &batch);
+    assert_int_equal(*(const int64_t *)batch.data[0], rig_value(0, 9));
+    assert_int_equal(tsocket_release(job.ranks[1], &batch), TSOCKET_OK);
+    rig_expect_epoch_end(job.ranks[1], 0, 10);
+    close_job(&job);
+    rig_close(rig);
+}
+
+/* The same where a rank has no other window than such a one, and has not even looked at the epoch yet. */
+static void what_an_epoch_smaller_than_a_step_is_padded_with_stays(void **state)
+{
+    const struct rig_options options = {.epoch_samples = 3, .capacity = 64, .max_batch = 3, .wait_for = 2};
+    struct rig *rig = rig_open(&options);
+    struct job job = {.world = 2, .batch = 3};
+    struct tsocket_batch batch;
+    int rc;
+
+    (void)state;
+    usleep(100000);
+    open_job(&job, 3);
+    rig_expect_and_release(job.ranks[1], 0, 3, 0);
+    rig_expect_epoch_end(job.ranks[1], 0, 3);
+    while ((rc = tsocket_next(job.ranks[0], 200, &batch)) != TSOCKET_EAGAIN) {
+        if (rc != TSOCKET_EPOCH_END)
+            assert_int_equal(tsocket_release(job.ranks[0], &batch), TSOCKET_OK);
+    }
+    rig_expect_batch(job.ranks[1], 1, 3, 0, &batch);
+    assert_int_equal(*(const int64_t *)batch.data[0], rig_value(1, 2));
+    assert_int_equal(tsocket_release(job.ranks[1], &batch), TSOCKET_OK);
+    close_job(&job);
+    rig_close(rig);
+}
+
 static void a_world_too_large_for_the_ring_is_refused_with_the_numbers(void **state)
 {
     struct rig_options options = {.epoch_samples = 100, .epochs = 1, .capacity = 16, .max_batch = 4};
@@ -153,6 +208,8 @@ int main(void)
         cmocka_unit_test(ranks_share_an_epoch_with_a_tail),
         cmocka_unit_test(ranks_take_the_same_steps_where_some_have_no_sample_left),
         cmocka_unit_test(ranks_share_an_epoch_that_bad_samples_shorten),
+        cmocka_unit_test(what_a_window_behind_the_end_is_padded_with_stays_until_then),
+        cmocka_unit_test(what_an_epoch_smaller_than_a_step_is_padded_with_stays),
         cmocka_unit_test(a_world_too_large_for_the_ring_is_refused_with_the_numbers),
     };
 

@@ -18,7 +18,7 @@ class StoppedConsumerTest(SystemTest):
             tap.wait_batches(3)
         taps[0].stop()
         wait_until(lambda: self.quiet(taps[1:]), what="a full ring")
-        seen = [len(tap.of_kind("batch")) for tap in taps]
+        seen = [tap.seen() for tap in taps]
         taps[0].go_on()
         for tap, count in zip(taps, seen):
             tap.wait_batches(count + 60)
@@ -26,9 +26,9 @@ class StoppedConsumerTest(SystemTest):
             self.assert_contiguous(tap)
 
     def quiet(self, taps):
-        before = [len(tap.of_kind("batch")) for tap in taps]
+        before = [tap.seen() for tap in taps]
         time.sleep(0.05)
-        return [len(tap.of_kind("batch")) for tap in taps] == before
+        return [tap.seen() for tap in taps] == before
 
     def test_a_daemon_that_was_stopped_goes_on(self):
         daemon = self.start_daemon("synthetic:101x8x8", "--ring", "32")
@@ -37,8 +37,19 @@ class StoppedConsumerTest(SystemTest):
         daemon.stop()
         wait_until(lambda: self.quiet([tap]), what="an empty ring")
         daemon.go_on()
-        tap.wait_batches(len(tap.of_kind("batch")) + 60)
+        tap.wait_batches(tap.seen() + 60)
         self.assert_contiguous(tap)
+
+
+class StandardStreamsTest(SystemTest):
+    def test_no_log_line_lands_in_a_file_that_took_the_number_of_a_closed_stream(self):
+        daemon = self.launch_daemon("synthetic:101x8x8", "-v", preexec_fn=lambda: os.close(2)).wait_ready()
+        self.tap(daemon, 5, "--epochs", "1").finish()
+        with open(os.path.join(daemon.folder, "lock")) as lock:
+            self.assertEqual(lock.read(), f"{daemon.pid}\n")
+        for name in os.listdir(f"/proc/{daemon.pid}/fd"):
+            if int(name) <= 2:
+                self.assertIn(os.readlink(f"/proc/{daemon.pid}/fd/{name}"), ("/dev/null", daemon.log))
 
 
 class EndTest(SystemTest):

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `tsocketctl` says and writes."""
+import io
 import json
 import os
 import unittest
 
 import numpy as np
+from PIL import Image
 
-from harness import SystemTest
+import pictures
+from harness import SystemTest, wait_until
 
 
 class DumpTest(SystemTest):
@@ -23,7 +26,7 @@ class DumpTest(SystemTest):
 
     def test_dumped_batches_hold_what_the_lines_say(self):
         tap, folder = self.dump("synthetic:13x8x6", 5)
-        self.assertEqual(len(os.listdir(folder)), 3 * len(tap.of_kind("batch")))
+        self.assertEqual(len(os.listdir(folder)), 3 * tap.seen())
         for batch in tap.of_kind("batch"):
             image, label, index = (self.load(folder, batch, f) for f in ("image", "label", "index"))
             self.assertEqual((image.shape, image.dtype), ((batch["count"], 8, 6, 3), np.uint8))
@@ -62,8 +65,35 @@ class DumpTest(SystemTest):
             self.assertLess(source, 3)
             self.assertTrue((image[n] == image[source]).all())
 
+    def test_views_are_fields_and_their_boxes_can_be_followed(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 2, 3)
+        views = ("--view", "big:size=24:hflip=1", "--view", "whole:size=24:augment=eval:crop-pct=1")
+        tap, dump = self.dump(folder, 6, *views, "--aug", "--no-shuffle")
+        batch = tap.of_kind("batch")[0]
+        big, whole = self.load(dump, batch, "big"), self.load(dump, batch, "whole")
+        self.assertEqual((big.shape, whole.shape), ((6, 24, 24, 3), (6, 24, 24, 3)))
+        for n, (x, y, width, height, flip) in enumerate(self.load(dump, batch, "big.aug").tolist()):
+            self.assertEqual(flip, 1)
+            with Image.open(io.BytesIO(pictures.jpeg(n))) as picture:
+                crop = picture.convert("RGB").crop((x, y, x + width, y + height))
+            want = np.asarray(crop.resize((24, 24), Image.BILINEAR))[:, ::-1]
+            self.assertTrue((big[n] == want).all())
+        self.assertEqual(self.load(dump, batch, "whole.aug").tolist(), [[8, 0, 48, 48, 0]] * 6)
+
 
 class StatusTest(SystemTest):
+    def test_the_status_tells_what_the_cache_holds_and_saves(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 2, 5)
+        daemon = self.start_daemon(folder, "--size", "16", "--ring", "32", "--cache", "1MiB")
+        self.tap(daemon, 5, "--epochs", "3").finish()
+        wait_until(lambda: daemon.status()["notes"].get("cache_found", 0) >= 20)
+        notes = daemon.status()["notes"]
+        self.assertEqual((notes["cache_capacity_bytes"], notes["cache_pictures"]), (1 << 20, 10))
+        self.assertEqual(notes["cache_missed"], 10)
+        self.assertGreaterEqual(notes["cache_used_bytes"], 10 * 64 * 48 * 3)
+
     def test_the_status_tells_who_is_there_and_what_holds_the_ring_back(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
         slow = self.tap(daemon, 8, "--hold-ms", "3600000")
@@ -81,6 +111,18 @@ class StatusTest(SystemTest):
         table = self.ctl("status", "main").stdout
         for word in ("train", "tsocketctl", str(slow.pid), str(fast.pid)):
             self.assertIn(word, table)
+
+    def test_the_status_tells_where_a_consumer_reads(self):
+        daemon = self.start_daemon("synthetic:13x8x8", "--ring", "32")
+        tap = self.tap(daemon, 5, "--hold-ms", "1")
+        tap.wait_for("epoch_end", 70)  # more epochs than the control page has entries
+        tap.stop()
+        (consumer,) = daemon.status()["streams"][0]["consumers"]
+        batches = tap.of_kind("batch")
+        self.assertIn(consumer["epoch"], range(batches[-3]["epoch"], batches[-1]["epoch"] + 2))
+        self.assertEqual(consumer["position"], consumer["epoch"] * 13 + consumer["first"])
+        self.assertLess(consumer["first"], 13)
+        tap.go_on()
 
     def test_the_list_names_the_running_daemons(self):
         self.assertEqual(self.ctl("list", check=False).stdout.count("\n"), 0)
