@@ -270,7 +270,7 @@ static bool add_field(cJSON *array, const struct tsocket_field *field)
 
     cJSON_AddStringToObject(item, "name", field->name);
     cJSON_AddStringToObject(item, "dtype", tsocket_dtype_name(field->dtype));
-    for (uint32_t d = 0; d < field->ndim; d++)
+    for (uint32_t d = 0; d < field->ndim && shape != NULL; d++)
         cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)field->shape[d]));
     cJSON_AddItemToArray(array, item);
     return cJSON_GetArraySize(item) == 3 && cJSON_GetArraySize(shape) == (int)field->ndim;

@@ -515,6 +515,28 @@ int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *rost
     return TSOCKET_OK;
 }
 
+int tsp_stream_finish(struct tsp_stream *stream)
+{
+    struct tsp_filler *filler = &stream->filler;
+    bool untouched = filler->head == filler->start;
+
+    if (filler->out > 0)
+        return tsi_fail(TSOCKET_EINVAL, "stream %s: finished while %" PRIu64 " claims are out", stream->name,
+                        filler->out);
+    if (stream->finished)
+        return TSOCKET_OK;
+    sum_up_bad(stream);
+    finish(stream);
+    stream->options.epochs = filler->epoch + (untouched ? 0 : 1);
+    if (untouched) { /* it shall not be seen as an epoch without samples */
+        tsi_control_take_back(stream->control, filler->epoch);
+        tsp_filler_cut(filler);
+    } else {
+        cut(stream);
+    }
+    return TSOCKET_OK;
+}
+
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
 {
     const struct tsp_filler *filler = &stream->filler;
@@ -533,6 +555,8 @@ bool tsp_stream_is_over(const struct tsp_stream *stream)
 {
     bool last = stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
 
+    if (stream->keep_until_ns != 0) /* those who come within the grace are still to be served */
+        return false;
     return stream->finished || (last && stream->filler.start < stream->floor);
 }
 

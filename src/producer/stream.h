@@ -85,8 +85,11 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
  */
 int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns, bool *wake_out);
 
-/* No epoch is left that a newcomer could read from its start. Only asked while nobody is attached. */
+/* No epoch is left, or kept, that a newcomer could read from its start. Only asked while nobody is attached. */
 bool tsp_stream_is_over(const struct tsp_stream *stream);
+
+/* The last sample that was made is the stream's last. TSOCKET_EINVAL: some are being made. */
+int tsp_stream_finish(struct tsp_stream *stream);
 
 /* Whether what the consumer sleeps for has come. */
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer);

@@ -4,7 +4,7 @@
  *
  *     options -> producer (name) -> feeds (source, fields, ring) -> streams -> pipeline (decode threads)
  *
- * Signals. SIGTERM and SIGINT end the run, at any time and within two seconds; a second SIGINT at once. The handler
+ * Signals. SIGTERM and SIGINT end the run, at any time and within two seconds, however often they come. The handler
  * sets a flag, which the main thread looks at ten times a second and between the steps of the start, and starts a
  * timer, which ends a process that is stuck in a listing, a decode or a disk all the same: whatever it holds, the
  * kernel frees.
@@ -50,8 +50,6 @@ static void on_signal(int number)
 
     if (number == SIGALRM)
         _exit(stuck_status);
-    if (asked && number == SIGINT)
-        _exit(128 + number);
     if (!asked)
         setitimer(ITIMER_REAL, &patience, NULL);
     asked = number;

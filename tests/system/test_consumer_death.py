@@ -156,8 +156,8 @@ class ConsumerDeathTest(SystemTest):
 
     def test_two_deaths_at_once_free_the_third(self):
         daemon = self.start()
-        tap = self.survivor(daemon, 3)
         victims = [self.holder(daemon), self.holder(daemon, 7)]
+        tap = self.survivor(daemon, 3)
         self.wait_blocked(tap)
         for victim in victims:
             victim.signal(9)

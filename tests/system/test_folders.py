@@ -247,8 +247,9 @@ class TrickyImagesTest(SystemTest):
             shutil.copy(input_path(case["file"]), os.path.join(folder, "all", case["id"] + ".jpg"))
         keys = self.listed_keys(folder)
         self.assertEqual(len(keys), len(cases))
-        daemon = self.start_daemon(folder, "--size", "16", "--augment", "eval", "--ring", "64")
-        tap = self.tap(daemon, 1, "--epochs", "1").finish()
+        daemon = self.start_daemon(folder, "--size", "16", "--augment", "eval", "--ring", "64", "--epochs", "1")
+        tap = self.tap(daemon, 1).finish()
+        self.assertEqual(daemon.wait(), 0)
         delivered = {keys[i] for i in tap.epochs()[0].indices()}
         for case in cases:
             key = f"all/{case['id']}.jpg"
