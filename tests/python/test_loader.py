@@ -14,23 +14,26 @@ class LoaderTest(PythonTest):
         dump = os.path.join(self.folder, "dump")
         os.mkdir(dump)
         loader = self.loader()
-        tap = self.tap(daemon, 5, "--dump", dump).finish()  # the ring holds both epochs
-        seen = 0
+        tap = self.tap(daemon, 5, "--dump", dump)
+        got = {}
         for epoch in range(2):
             for batch in loader:
                 self.assertEqual(batch.epoch, epoch)
                 self.assertEqual(list(batch), ["image", "label", "index"])
                 for name in batch:
-                    expected = numpy.load(os.path.join(dump, f"{epoch}-{batch.first}-{name}.npy"))
-                    got = numpy.asarray(batch[name])
-                    self.assertEqual(got.dtype, expected.dtype)
-                    numpy.testing.assert_array_equal(got, expected)
-                    numpy.testing.assert_array_equal(numpy.from_dlpack(batch[name]), expected)
-                    self.assertEqual(batch[name].tolist(), expected.tolist())
-                seen += batch.count
-        self.assertEqual(seen, 26)
+                    array = numpy.asarray(batch[name])
+                    numpy.testing.assert_array_equal(numpy.from_dlpack(batch[name]), array)
+                    self.assertEqual(batch[name].tolist(), array.tolist())
+                    got[f"{epoch}-{batch.first}-{name}.npy"] = array.copy()
+        del array, batch
         loader.close()
+        tap.finish()
         self.assert_whole_epochs(tap, 13, 5, range(2))
+        self.assertEqual(sorted(got), sorted(os.listdir(dump)))
+        for name, array in got.items():
+            expected = numpy.load(os.path.join(dump, name))
+            self.assertEqual(array.dtype, expected.dtype)
+            numpy.testing.assert_array_equal(array, expected)
 
     def test_a_for_is_an_epoch_and_len_is_its_batches(self):
         self.start_daemon("synthetic:13x8x8", "--epochs", "3")

@@ -63,20 +63,18 @@ class ResumeTest(PythonTest):
             self.assertEqual(next(iter(loader)).epoch, 1)
 
     def test_a_place_that_is_gone_is_an_error(self):
-        self.start()
-        with tsocket.Loader("main", 5) as loader:
-            state = loader.state_dict()
-            next(iter(loader))
-            with self.assertRaisesRegex(tsocket.ResumeError, "too late"):
-                loader.load_state_dict(state)
-            for _ in loader:
-                pass
-            for _ in loader:
-                break
-            with tsocket.Loader("main", 5) as late:
-                if late.epoch > 0:
-                    with self.assertRaisesRegex(tsocket.ResumeError, "cannot go back"):
-                        late.load_state_dict(state)
+        self.start_daemon("synthetic:1009x8x8", "--ring", "32", "--seed", "7")
+        loader = self.loader(batch_size=4)
+        state = loader.state_dict()
+        batches = iter(loader)
+        next(batches)
+        with self.assertRaisesRegex(tsocket.ResumeError, "too late"):
+            loader.load_state_dict(state)
+        for _ in range(20):
+            next(batches)
+        late = self.loader(batch_size=4)  # its first epoch is the next one
+        with self.assertRaisesRegex(tsocket.ResumeError, "cannot go back"):
+            late.load_state_dict(state)
 
 
 if __name__ == "__main__":
