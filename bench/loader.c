@@ -99,7 +99,7 @@ static bool complain(const char *why)
 
 static int add_stream(struct tsocket_producer *producer, const struct tsp_stream_plan *plan, uint32_t batch)
 {
-    struct tsocket_field fields[4];
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX];
     struct tsocket_stream_options so;
     tsocket_stream_options_init(&so);
     so.fields = fields;
@@ -139,7 +139,7 @@ static bool loader_open(struct loader *l, const struct options *o)
     if (tsocket_producer_open(&po, &l->producer) != TSOCKET_OK ||
         add_stream(l->producer, &plan, o->batch) != TSOCKET_OK || tsocket_producer_start(l->producer) != TSOCKET_OK)
         return complain(tsocket_last_error());
-    l->pipeline = tsp_pipeline_start(l->producer, &plan, 1, &limits, o->workers, l->error, sizeof(l->error));
+    l->pipeline = tsp_pipeline_start(l->producer, &plan, 1, &limits, NULL, o->workers, l->error, sizeof(l->error));
     return l->pipeline || complain(l->error);
 }
 

@@ -11,7 +11,7 @@
 # Says what it installs before it does; installs nothing, and needs no root, where everything is there already.
 set -euo pipefail
 
-build="build-essential cmake ninja-build pkg-config libzmq3-dev libcjson-dev libjpeg-dev libxxhash-dev libopenblas-dev"
+build="build-essential cmake ninja-build pkg-config libzmq3-dev libcjson-dev libjpeg-dev libpng-dev libxxhash-dev libopenblas-dev"
 photos="python3 python3-pil"
 tests="clang clang-format libcmocka-dev python3-numpy libjpeg-turbo-progs strace"
 bench="python3-torch"

@@ -36,7 +36,7 @@ check_library() {
 # Every header must do alone, in C and in C++.
 check_headers() {
     local header language
-    for header in tsocket/tsocket.h tsocket/producer.h; do
+    for header in tsocket/tsocket.h tsocket/producer.h tsocket/convert.h; do
         for language in "c -std=c11" c++; do
             # shellcheck disable=SC2086 # two words
             echo "#include <$header>" | cc -x $language -Wall -Wextra -Wpedantic -Werror -fsyntax-only \

@@ -59,7 +59,9 @@ check_libraries() {
     # shellcheck disable=SC2046
     forbid "only src/producer/jpeg.c knows libjpeg" '^<(jpeglib|jerror|turbojpeg)' \
         $(except '/src/producer/jpeg\.c$' "${source[@]}")
-    forbid "examples see the public headers alone" '^<(zmq|jpeglib|cjson)' "$tree"/examples/*.[ch]
+    # shellcheck disable=SC2046
+    forbid "only src/producer/png.c knows libpng" '^<png' $(except '/src/producer/png\.c$' "${source[@]}")
+    forbid "examples see the public headers alone" '^<(zmq|jpeglib|png|cjson)' "$tree"/examples/*.[ch]
 }
 
 # A header is known by its file name: those of the layers differ, and check_names keeps it so.
@@ -158,6 +160,7 @@ check_the_check() {
     }
     must_notice libraries "ZeroMQ outside socket.c" src/ipc/wire.c '#include <zmq.h>'
     must_notice libraries "libjpeg outside jpeg.c" src/producer/resize.c '#include <jpeglib.h>'
+    must_notice libraries "libpng outside png.c" src/producer/jpeg.c '#include <png.h>'
     must_notice layers "ipc that knows the producer" src/ipc/wire.c '#include "../producer/engine.h"'
     must_notice layers "consumer that knows the producer" src/consumer/consumer.c '#include "../producer/engine.h"'
     must_notice layers "producer that knows the consumer" src/producer/loop.c '#include "../consumer/held.h"'

@@ -27,9 +27,9 @@
  *                          |
  *                          +--reject--> the sample is left out: see tsocket_on_bad
  *
- * Threads. open, add_stream, start and close belong to one thread; claim, commit, reject, end_epoch, stop and wait may
- * be called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. Do not fork
- * after start. A consumer (tsocket.h) in the same process works.
+ * Threads. open, add_stream, start and close belong to one thread; claim, commit, reject, end_epoch, finish, stop and
+ * wait may be called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. Do
+ * not fork after start. A consumer (tsocket.h) in the same process works.
  */
 #ifndef TSOCKET_PRODUCER_H
 #define TSOCKET_PRODUCER_H
@@ -42,6 +42,7 @@ extern "C" {
 
 #define TSOCKET_STREAMS_MAX 16
 #define TSOCKET_STAGES_MAX  4
+#define TSOCKET_NOTES_MAX   8
 
 struct tsocket_producer;
 
@@ -132,10 +133,30 @@ TSOCKET_API void tsocket_producer_reject(struct tsocket_producer *producer, cons
                                          const char *kind, const char *why);
 
 /*
- * For streams of unknown length: `claim` is not a sample, the epoch ends before it. With more than one thread, all
- * claims of later ordinals that are still out must be given to this call as well. TSOCKET_EINVAL otherwise.
+ * For a producer that has whole batches: copies the next `count` samples into the ring, in order, waiting for room up
+ * to `timeout_ms`. data[i] holds field i of all of them, one behind the other, and stays the caller's. One thread per
+ * stream, which claims nothing else of it.
+ *
+ * TSOCKET_OK: all are written. TSOCKET_EAGAIN: the time is over; TSOCKET_END: nothing will be taken any more. In each
+ * case *written_out says how many were: go on with the rest. TSOCKET_EINVAL: no such stream.
+ */
+TSOCKET_API int tsocket_producer_write(struct tsocket_producer *producer, uint32_t stream, int timeout_ms,
+                                       const void *const data[], uint64_t count, uint64_t *written_out);
+
+/*
+ * `claim` is not a sample, the epoch ends before it: where its length is unknown, or turns out shorter than was said.
+ * With more than one thread, all claims of later ordinals that are still out must be given to this call as well.
+ * TSOCKET_EINVAL: the stream leaves bad samples out (TSOCKET_BAD_SKIP), so that its last sample need not be the last
+ * one claimed.
  */
 TSOCKET_API int tsocket_producer_end_epoch(struct tsocket_producer *producer, const struct tsocket_claim *claim);
+
+/*
+ * No more epochs: the stream ends with the last sample that was committed, whatever stream_options.epochs said.
+ * Consumers get the end of that sample's epoch and then TSOCKET_END; claim answers TSOCKET_END, and wait once all of it
+ * has been read. TSOCKET_EINVAL: claims of it are out, or there is no such stream.
+ */
+TSOCKET_API int tsocket_producer_finish(struct tsocket_producer *producer, uint32_t stream);
 
 /* The run cannot go on (the disk fails): wait() returns `error` and consumers are told. `why` is logged. */
 TSOCKET_API void tsocket_producer_fail(struct tsocket_producer *producer, int error, const char *why);
@@ -149,6 +170,13 @@ TSOCKET_API int tsocket_producer_wait(struct tsocket_producer *producer, int tim
 
 /* Makes every claim and wait return TSOCKET_END. Any thread; not from a signal handler. */
 TSOCKET_API void tsocket_producer_stop(struct tsocket_producer *producer);
+
+/*
+ * Keeps a number of the program's own, such as the fill of a cache, for the status: "notes": {"NAME": VALUE}. A name
+ * (as above; copied) that was noted before gets the new value. TSOCKET_OK; TSOCKET_EINVAL: a bad name, or more than
+ * TSOCKET_NOTES_MAX of them. Any thread.
+ */
+TSOCKET_API int tsocket_producer_note(struct tsocket_producer *producer, const char *name, double value);
 
 /*
  * The status as one line of JSON, as `tsocketctl status --json` prints it. TSOCKET_OK: *json_out is the caller's, to be

@@ -218,8 +218,8 @@ TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *
 
 /*
  * Tells the daemon of every release at once. Small ones are saved up until they make an eighth of the ring (less in one
- * that is hardly larger than what is held), or until next has to wait. Only worth calling before a long time without
- * next or release.
+ * that is hardly larger than what is held), or until next has to wait. Worth calling before a long time without
+ * next or release, and before the same thread waits on another handle.
  * TSOCKET_OK: all sent. TSOCKET_EAGAIN: not yet. TSOCKET_EFORK.
  */
 TSOCKET_API int tsocket_flush(struct tsocket *ts);
@@ -254,7 +254,8 @@ TSOCKET_API const char *tsocket_dtype_name(enum tsocket_dtype dtype);
 
 /*
  * The library is silent but for warnings and errors, which go to stderr. A sink replaces that, for the whole process;
- * NULL restores it. `level` is 'E', 'W', 'I' or 'D'. The sink may be called from any thread, ZeroMQ's excepted.
+ * NULL restores it. `level` is 'E', 'W', 'I' or 'D'. The sink may be called from any thread, ZeroMQ's excepted,
+ * and must not call this library.
  */
 typedef void tsocket_log_sink(void *context, char level, const char *message);
 TSOCKET_API void tsocket_set_log_sink(tsocket_log_sink *sink, void *context);

@@ -144,6 +144,8 @@ static int wait_for_message(const struct tsc_link *link, uint64_t deadline_ns, s
             return rc;
         if (reply->n_fds == 0)
             rc = tsi_lifeline_recv(link->lifeline, 0, packet, sizeof(packet), &len, reply->fds, &reply->n_fds);
+        else if (tsi_lifeline_hung_up(link->lifeline))
+            rc = tsi_fail(TSOCKET_GONE, "the daemon closed the lifeline");
         if (rc != TSOCKET_OK && rc != TSOCKET_EAGAIN)
             return rc;
         if (left_ms == 0)

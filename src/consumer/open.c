@@ -280,6 +280,7 @@ uint64_t tsc_handle_windows(const struct tsocket *ts, uint64_t samples)
 {
     uint64_t stride = (uint64_t)ts->batch * ts->world;
 
+    /* without a sum that could overflow: the length of an epoch that is not known yet is the largest number */
     return samples / stride + (ts->last != TSOCKET_LAST_DROP && samples % stride > 0 ? 1 : 0);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,7 +52,7 @@ struct tap {
 };
 
 /* A handler reaches nothing but globals. */
-static volatile sig_atomic_t caught;
+static atomic_int caught; /* atomic: the handler may run in ZeroMQ's thread */
 
 static void on_signal(int number)
 {

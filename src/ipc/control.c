@@ -18,6 +18,12 @@ void tsi_control_begin(struct tsi_control *control, uint64_t epoch, uint64_t sta
     atomic_store_explicit(&control->begun, epoch + 1, memory_order_release); /* with look's load of begun */
 }
 
+void tsi_control_take_back(struct tsi_control *control, uint64_t epoch)
+{
+    assert(epoch + 1 == atomic_load_explicit(&control->begun, memory_order_relaxed));
+    atomic_store_explicit(&control->begun, epoch, memory_order_release); /* with look's load of begun */
+}
+
 void tsi_control_shorten(struct tsi_control *control, uint64_t epoch, uint64_t len)
 {
     struct tsi_control_epoch *entry = &control->epochs[epoch % TSI_EPOCHS];

@@ -68,6 +68,8 @@ static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "a lock inside shared memory could be
 /* --- the daemon's loop thread */
 void tsi_control_init(struct tsi_control *control);
 void tsi_control_begin(struct tsi_control *control, uint64_t epoch, uint64_t start, uint64_t len);
+/* Of the epoch begun last, which has no sample yet and will have none: after the state became TSI_FINISHED. */
+void tsi_control_take_back(struct tsi_control *control, uint64_t epoch);
 void tsi_control_shorten(struct tsi_control *control, uint64_t epoch, uint64_t len);
 void tsi_control_publish(struct tsi_control *control, uint64_t head);
 void tsi_control_raise_floor(struct tsi_control *control, uint64_t floor);

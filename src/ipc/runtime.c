@@ -222,7 +222,7 @@ int tsi_runtime_take(const char *name, bool shared, struct tsi_runtime *runtime_
     if (rc == TSOCKET_OK)
         *runtime_out = runtime;
     else
-        close(runtime.lock_fd);
+        tsi_runtime_give_back(&runtime);
     return rc;
 }
 

@@ -124,9 +124,10 @@ static int check_name(const char *member, const char *name, bool optional)
     return bad(member, "is not a possible name");
 }
 
-static char *print_and_delete(cJSON *json)
+/* NULL where memory was too short for one of the members: half a message is worse than none. */
+static char *print_and_delete(cJSON *json, int members)
 {
-    char *text = cJSON_PrintUnformatted(json);
+    char *text = cJSON_GetArraySize(json) == members ? cJSON_PrintUnformatted(json) : NULL;
 
     cJSON_Delete(json);
     return text;
@@ -146,11 +147,11 @@ char *tsi_greeting_pack(const struct tsi_greeting *greeting)
     add_number(json, "protocol", TSI_PROTOCOL);
     if (greeting->refused[0] != '\0') {
         cJSON_AddStringToObject(json, "refused", greeting->refused);
-        return print_and_delete(json);
+        return print_and_delete(json, 2);
     }
     cJSON_AddStringToObject(json, "socket", greeting->socket);
     cJSON_AddStringToObject(json, "token", greeting->token);
-    return print_and_delete(json);
+    return print_and_delete(json, 3);
 }
 
 int tsi_greeting_unpack(const char *text, size_t len, struct tsi_greeting *greeting_out)
@@ -189,7 +190,7 @@ char *tsi_hello_pack(const struct tsi_hello *hello)
     cJSON_AddStringToObject(json, "type", hello->type);
     cJSON_AddStringToObject(json, "token", hello->token);
     if (strcmp(hello->type, "HELLO") != 0)
-        return print_and_delete(json);
+        return print_and_delete(json, 2);
     cJSON_AddStringToObject(json, "stream", hello->stream);
     cJSON_AddStringToObject(json, "name", hello->name);
     cJSON_AddStringToObject(json, "fields", hello->fields);
@@ -200,7 +201,7 @@ char *tsi_hello_pack(const struct tsi_hello *hello)
     add_number(json, "world", hello->world);
     add_number(json, "join", (uint64_t)hello->join);
     add_number(json, "last", (uint64_t)hello->last);
-    return print_and_delete(json);
+    return print_and_delete(json, 12);
 }
 
 static int get_hello_numbers(const cJSON *json, struct tsi_hello *hello)
@@ -261,22 +262,29 @@ int tsi_hello_unpack(const char *text, size_t len, struct tsi_hello *hello_out)
 
 /* --- welcome */
 
-static cJSON *fields_to_json(const struct tsi_layout *layout)
+/* Whether everything found memory. */
+static bool add_field(cJSON *array, const struct tsocket_field *field)
 {
-    cJSON *array = cJSON_CreateArray();
+    cJSON *item = cJSON_CreateObject();
+    cJSON *shape = cJSON_AddArrayToObject(item, "shape");
 
-    for (uint32_t i = 0; i < layout->n_fields; i++) {
-        const struct tsocket_field *field = &layout->fields[i];
-        cJSON *item = cJSON_CreateObject();
-        cJSON *shape = cJSON_AddArrayToObject(item, "shape");
+    cJSON_AddStringToObject(item, "name", field->name);
+    cJSON_AddStringToObject(item, "dtype", tsocket_dtype_name(field->dtype));
+    for (uint32_t d = 0; d < field->ndim && shape != NULL; d++)
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)field->shape[d]));
+    cJSON_AddItemToArray(array, item);
+    return cJSON_GetArraySize(item) == 3 && cJSON_GetArraySize(shape) == (int)field->ndim;
+}
 
-        cJSON_AddStringToObject(item, "name", field->name);
-        cJSON_AddStringToObject(item, "dtype", tsocket_dtype_name(field->dtype));
-        for (uint32_t d = 0; d < field->ndim; d++)
-            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)field->shape[d]));
-        cJSON_AddItemToArray(array, item);
-    }
-    return array;
+static void add_fields(cJSON *json, const struct tsi_layout *layout)
+{
+    cJSON *array = cJSON_AddArrayToObject(json, "fields");
+    bool whole = array != NULL;
+
+    for (uint32_t i = 0; i < layout->n_fields && whole; i++)
+        whole = add_field(array, &layout->fields[i]);
+    if (!whole)
+        cJSON_DeleteItemFromObject(json, "fields"); /* one member too few, then */
 }
 
 char *tsi_welcome_pack(const struct tsi_welcome *welcome)
@@ -287,11 +295,11 @@ char *tsi_welcome_pack(const struct tsi_welcome *welcome)
     if (welcome->refused != TSOCKET_OK) {
         cJSON_AddStringToObject(json, "code", tsocket_errname(welcome->refused));
         cJSON_AddStringToObject(json, "reason", welcome->reason);
-        return print_and_delete(json);
+        return print_and_delete(json, 3);
     }
     cJSON_AddStringToObject(json, "daemon", welcome->daemon);
     cJSON_AddStringToObject(json, "stream", welcome->stream);
-    cJSON_AddItemToObject(json, "fields", fields_to_json(&welcome->layout));
+    add_fields(json, &welcome->layout);
     add_number(json, "capacity", welcome->layout.capacity);
     add_number(json, "mirror", welcome->layout.mirror);
     add_number(json, "epoch_samples", welcome->epoch_samples);
@@ -299,7 +307,7 @@ char *tsi_welcome_pack(const struct tsi_welcome *welcome)
     add_number(json, "epoch", welcome->epoch);
     add_number(json, "first", welcome->first);
     add_number(json, "position", welcome->position);
-    return print_and_delete(json);
+    return print_and_delete(json, 11);
 }
 
 static enum tsocket_dtype dtype_from(const char *name)

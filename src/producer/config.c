@@ -51,6 +51,24 @@ static bool list_text(const cJSON *list, char *text, size_t len)
     return true;
 }
 
+/* A list of texts, each of which may have commas. */
+static bool add_strings(struct tsp_settings *settings, const struct tsp_option *option, const cJSON *list,
+                        const char *where, struct tsp_problem *problem_out)
+{
+    char label[TSP_LABEL_MAX];
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsString(item))
+            return tsp_problem_set(problem_out, "%s: %s: must be a string or a list of strings", where, option->name);
+        snprintf(label, sizeof(label), "%.100s: %s = %.64s", where, option->name, item->valuestring);
+        if (!tsp_settings_add(settings, option, item->valuestring, label, problem_out))
+            return false;
+    }
+    return true;
+}
+
 /* `where` says in which file, and in which stream of it. */
 static bool add_value(struct tsp_settings *settings, const struct tsp_option *option, const cJSON *item,
                       const char *where, struct tsp_problem *problem_out)
@@ -61,6 +79,8 @@ static bool add_value(struct tsp_settings *settings, const struct tsp_option *op
         if (settings->items[i].option == option)
             return tsp_problem_set(problem_out, "%s: %s is given twice", where, option->name);
     }
+    if (option->type == TSP_OPTION_VIEW && cJSON_IsArray(item))
+        return add_strings(settings, option, item, where, problem_out);
     if (!(cJSON_IsArray(item) ? list_text(item, text, sizeof(text)) : scalar_text(item, text, sizeof(text))))
         return tsp_problem_set(problem_out,
                                "%s: %s: must be a string of less than %d bytes, a number below 2^53 (a larger one as a "

@@ -12,8 +12,14 @@
 #ifndef TSP_DECODE_H
 #define TSP_DECODE_H
 
+#include "pixels.h"
 #include "recipe.h"
 #include "source.h"
+
+enum {
+    TSP_VIEWS_MAX = 8,
+    TSP_WHY_MAX = 256, /* bytes of the line that says what is wrong with an image */
+};
 
 struct tsp_limits {
     uint64_t max_pixels;
@@ -35,8 +41,11 @@ struct tsp_output {
 struct tsp_view {
     double x, y, width, height;
     enum tsp_filter filter;
+    bool fast; /* may be made of a picture that was decoded smaller, if all views of a draw may */
     bool clip; /* crop, then resize: the filter does not see the picture around the box */
-    bool flip;
+    bool flip; /* mirrored left to right */
+    bool flop; /* top to bottom */
+    bool turn; /* then rows become columns: those of the box are columns of the output */
     struct tsp_output out;
 };
 
@@ -45,12 +54,22 @@ struct tsp_decoder;
 struct tsp_decoder *tsp_decoder_create(const struct tsp_limits *limits); /* NULL: no memory */
 void tsp_decoder_destroy(struct tsp_decoder *decoder);                   /* NULL is allowed */
 
-/* Looks at the header of `encoded`, which must stay until draw. TSP_GOOD: the image's size is known. */
-enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_encoded *encoded, uint32_t *width_out,
-                                uint32_t *height_out);
+/*
+ * Looks at the header of `encoded`, which must stay until draw. TSP_GOOD: the image's size is known. With `upright`,
+ * size and boxes are those of the picture as its EXIF orientation says that it is to be seen, else as it is stored.
+ */
+enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_encoded *encoded, bool upright,
+                                uint32_t *width_out, uint32_t *height_out);
 
-/* Decodes and writes `n` views. On TSP_GOOD all outputs are written, otherwise their content is undefined. */
+/* Decodes once and writes `n` views, 1 to TSP_VIEWS_MAX. On TSP_GOOD all outputs are written, otherwise their content
+ * is undefined. */
 enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view *views, uint32_t n);
+
+/*
+ * In place of draw: decodes all of it, as it is stored. TSP_GOOD: every pixel is there; *pixels_out stays valid until
+ * the next call, and *orientation_out is how it is to be turned (1 if the header was not asked for that).
+ */
+enum tsp_bad tsp_decoder_whole(struct tsp_decoder *decoder, struct tsp_pixels *pixels_out, uint32_t *orientation_out);
 
 /* One line about the last result that was not TSP_GOOD. */
 const char *tsp_decoder_why(const struct tsp_decoder *decoder);

@@ -17,6 +17,7 @@
 
 enum {
     ALLOW_MAX = 1024, /* users or groups */
+    ANY_STREAM = TSOCKET_STREAMS_MAX,
 };
 
 /* --- life */
@@ -208,25 +209,35 @@ static int wait_on(struct tsocket_producer *producer, pthread_cond_t *condition,
     return pthread_cond_timedwait(condition, &producer->lock, &until) == ETIMEDOUT ? TSOCKET_EAGAIN : TSOCKET_OK;
 }
 
-/* The next place to fill, of the streams in turn. */
-static bool take(struct tsocket_producer *producer, struct tsocket_claim *claim)
+static bool take_of(struct tsocket_producer *producer, uint32_t number, struct tsocket_claim *claim)
 {
-    for (uint32_t i = 0; i < producer->n_streams; i++) {
-        uint32_t number = (producer->turn + i) % producer->n_streams;
-        struct tsp_stream *stream = producer->streams[number];
+    struct tsp_stream *stream = producer->streams[number];
 
-        if (tsp_filler_take(&stream->filler, &claim->position, &claim->ordinal)) {
-            claim->stream = number;
-            claim->epoch = stream->filler.epoch;
-            producer->turn = number + 1;
+    if (!tsp_filler_take(&stream->filler, &claim->position, &claim->ordinal))
+        return false;
+    claim->stream = number;
+    claim->epoch = stream->filler.epoch;
+    return true;
+}
+
+/* The next place to fill: of stream `number`, or of all in turn. */
+static bool take(struct tsocket_producer *producer, uint32_t number, struct tsocket_claim *claim)
+{
+    if (number != ANY_STREAM)
+        return take_of(producer, number, claim);
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        if (take_of(producer, (producer->turn + i) % producer->n_streams, claim)) {
+            producer->turn = claim->stream + 1;
             return true;
         }
     }
     return false;
 }
 
-static bool all_finished(const struct tsocket_producer *producer)
+static bool finished(const struct tsocket_producer *producer, uint32_t number)
 {
+    if (number != ANY_STREAM)
+        return producer->streams[number]->finished;
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         if (!producer->streams[i]->finished)
             return false;
@@ -234,19 +245,19 @@ static bool all_finished(const struct tsocket_producer *producer)
     return true;
 }
 
-int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, struct tsocket_claim *claim_out)
+static int claim_of(struct tsocket_producer *producer, uint32_t number, uint64_t deadline_ns,
+                    struct tsocket_claim *claim_out)
 {
     struct tsocket_claim claim = {.begun_ns = tsi_clock_ns()};
-    uint64_t deadline_ns = tsi_clock_deadline(claim.begun_ns, timeout_ms);
     uint64_t asked_ns = claim.begun_ns;
     const struct tsp_stream *stream;
     int rc = TSOCKET_OK;
 
     pthread_mutex_lock(&producer->lock);
     while (rc == TSOCKET_OK) {
-        if (producer->outcome != TSOCKET_OK || all_finished(producer))
+        if (producer->outcome != TSOCKET_OK || finished(producer, number))
             rc = TSOCKET_END;
-        else if (take(producer, &claim))
+        else if (take(producer, number, &claim))
             break;
         else
             rc = wait_on(producer, &producer->room, deadline_ns);
@@ -261,6 +272,11 @@ int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, st
         claim.data[i] = tsi_layout_at(&stream->layout, stream->ring.base, i, claim.position);
     *claim_out = claim;
     return TSOCKET_OK;
+}
+
+int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, struct tsocket_claim *claim_out)
+{
+    return claim_of(producer, ANY_STREAM, tsi_clock_deadline(tsi_clock_ns(), timeout_ms), claim_out);
 }
 
 /*
@@ -303,15 +319,65 @@ void tsocket_producer_reject(struct tsocket_producer *producer, const struct tso
     put(producer, claim, TSP_SLOT_BAD, kind, why != NULL ? strdup(why) : NULL);
 }
 
+static int check_stream(const struct tsocket_producer *producer, uint32_t number)
+{
+    return number < producer->n_streams
+               ? TSOCKET_OK
+               : tsi_fail(TSOCKET_EINVAL, "stream %u; there are %u, counted from 0", number, producer->n_streams);
+}
+
+int tsocket_producer_write(struct tsocket_producer *producer, uint32_t stream, int timeout_ms, const void *const data[],
+                           uint64_t count, uint64_t *written_out)
+{
+    uint64_t deadline_ns = tsi_clock_deadline(tsi_clock_ns(), timeout_ms);
+    uint64_t written = 0;
+    int rc = check_stream(producer, stream);
+
+    while (rc == TSOCKET_OK && written < count) {
+        const struct tsi_layout *layout = &producer->streams[stream]->layout;
+        struct tsocket_claim claim;
+
+        rc = claim_of(producer, stream, deadline_ns, &claim);
+        if (rc != TSOCKET_OK)
+            break;
+        for (uint32_t i = 0; i < layout->n_fields; i++) {
+            uint64_t sample_bytes = layout->fields[i].sample_bytes;
+
+            memcpy(claim.data[i], (const unsigned char *)data[i] + written * sample_bytes, sample_bytes);
+        }
+        tsocket_producer_commit(producer, &claim);
+        written++;
+    }
+    *written_out = written;
+    return rc;
+}
+
 int tsocket_producer_end_epoch(struct tsocket_producer *producer, const struct tsocket_claim *claim)
 {
     const struct tsp_stream *stream = producer->streams[claim->stream];
 
-    if (stream->options.epoch_samples > 0)
-        return tsi_fail(TSOCKET_EINVAL, "stream %s: its epochs have a known length and end by themselves",
+    if (stream->options.on_bad == TSOCKET_BAD_SKIP)
+        return tsi_fail(TSOCKET_EINVAL,
+                        "stream %s: with TSOCKET_BAD_SKIP an epoch ends with its last sample, which may be claimed "
+                        "before others; use another on_bad",
                         stream->name);
     put(producer, claim, TSP_SLOT_END, NULL, NULL);
     return TSOCKET_OK;
+}
+
+int tsocket_producer_finish(struct tsocket_producer *producer, uint32_t stream)
+{
+    int rc = check_stream(producer, stream);
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    pthread_mutex_lock(&producer->lock);
+    rc = tsp_stream_finish(producer->streams[stream]);
+    if (rc == TSOCKET_OK)
+        publish(producer, tsi_clock_ns());
+    pthread_mutex_unlock(&producer->lock);
+    tsp_loop_wake(producer);
+    return rc;
 }
 
 /* --- the end */
@@ -333,6 +399,33 @@ void tsocket_producer_fail(struct tsocket_producer *producer, int error, const c
         tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
     tsp_engine_end(producer, error != TSOCKET_OK ? error : TSOCKET_ESYSTEM, why);
     pthread_mutex_unlock(&producer->lock);
+}
+
+/* With the lock held: its place among the notes, maybe a new one; TSOCKET_NOTES_MAX: there is none. */
+static uint32_t find_note(const struct tsocket_producer *producer, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i < producer->n_notes && strcmp(producer->notes[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+int tsocket_producer_note(struct tsocket_producer *producer, const char *name, double value)
+{
+    if (!tsi_name_ok(name))
+        return tsi_fail(TSOCKET_EINVAL, "note: the name must be 1 to %d of A-Z a-z 0-9 . _ -", TSOCKET_NAME_MAX);
+    pthread_mutex_lock(&producer->lock);
+    uint32_t i = find_note(producer, name);
+    if (i < TSOCKET_NOTES_MAX) {
+        strcpy(producer->notes[i].name, name); /* its length has just been checked */
+        producer->notes[i].value = value;
+        producer->n_notes = i < producer->n_notes ? producer->n_notes : i + 1;
+    }
+    pthread_mutex_unlock(&producer->lock);
+    if (i == TSOCKET_NOTES_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "note %s: there are %d already, the limit", name, TSOCKET_NOTES_MAX);
+    return TSOCKET_OK;
 }
 
 void tsocket_producer_stop(struct tsocket_producer *producer)

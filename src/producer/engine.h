@@ -52,6 +52,11 @@ struct tsocket_producer {
     uint64_t idle_ns; /* in claim, without one */
     uint64_t stage_ns[TSOCKET_STAGES_MAX];
     uint64_t tick_ns;
+    struct {
+        char name[TSOCKET_NAME_MAX + 1];
+        double value;
+    } notes[TSOCKET_NOTES_MAX];
+    uint32_t n_notes;
 };
 
 /* Ends the run: the first outcome counts. With the lock held. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "feed.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "../ipc/text.h"
@@ -25,9 +24,15 @@ bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_so
     feed.source = tsp_source_open(options->source, limits, error, sizeof(error));
     if (feed.source == NULL)
         return tsp_problem_set(problem_out, "stream %s: %s", options->name, error);
-    feed.plan = (struct tsp_stream_plan){.source = feed.source, .recipe = options->recipe, .on_bad = options->on_bad};
+    feed.plan = (struct tsp_stream_plan){
+        .source = feed.source,
+        .recipe = options->recipe,
+        .on_bad = options->on_bad,
+        .n_views = options->n_views,
+        .aug = options->aug,
+    };
+    memcpy(feed.plan.views, options->views, sizeof(feed.plan.views));
     feed.n_fields = tsp_stream_plan_fields(&feed.plan, feed.fields);
-    assert(feed.n_fields <= TSP_FEED_FIELDS_MAX);
     for (uint32_t i = 0; i < feed.n_fields; i++)
         feed.sample_bytes += field_bytes(&feed.fields[i]);
     *feed_out = feed;

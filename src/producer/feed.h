@@ -14,13 +14,11 @@
 #include "options.h"
 #include "pipeline.h"
 
-#define TSP_FEED_FIELDS_MAX 4
-
 struct tsp_feed {
     const struct tsp_stream_options *options; /* borrowed */
     struct tsp_source *source;
     struct tsp_stream_plan plan;
-    struct tsocket_field fields[TSP_FEED_FIELDS_MAX];
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX];
     uint32_t n_fields;
     uint64_t sample_bytes; /* of all fields */
     struct tsp_ring_plan ring;

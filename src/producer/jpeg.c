@@ -10,12 +10,16 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
+#include "buffer.h"
+#include "exif.h"
+
 enum {
     /*
-     * libjpeg begins and ends a cut-out row as if the picture ended there: up to two columns at its edges are made
-     * without their neighbours' colour. Cut out a little more, and they are not looked at.
+     * libjpeg begins and ends a cut-out row as if the picture ended there: where colour has half the columns, two of
+     * them at the edges are made without their neighbours' colour. Cut out a little more, and they are not looked at.
      */
-    CROP_MARGIN = 8,
+    CROP_MARGIN = 2,
+    EXIF_BYTES = 4096, /* of a segment that are kept: the orientation stands in front */
 };
 
 struct tsp_jpeg {
@@ -31,9 +35,9 @@ struct tsp_jpeg {
     bool open;  /* cinfo is in use */
     bool ended; /* libjpeg has asked for more than the file has */
     enum tsp_bad bad;
+    uint32_t width;       /* of the whole picture, as it is decoded */
     struct tsp_rect part; /* being decoded */
-    uint8_t *pixels;
-    size_t pixels_bytes;
+    struct tsp_buffer pixels;
 };
 
 static struct tsp_jpeg *jpeg_of(void *cinfo)
@@ -49,9 +53,9 @@ static _Noreturn void give_up(j_common_ptr cinfo, enum tsp_bad bad)
     cinfo->err->format_message(cinfo, text);
     jpeg->bad = bad;
     if (bad == TSP_TRUNCATED)
-        snprintf(jpeg->why, TSP_JPEG_WHY_MAX, "the file ends too early, after %zu bytes", jpeg->len);
+        snprintf(jpeg->why, TSP_WHY_MAX, "the file ends too early, after %zu bytes", jpeg->len);
     else
-        snprintf(jpeg->why, TSP_JPEG_WHY_MAX, "%s", text);
+        snprintf(jpeg->why, TSP_WHY_MAX, "%s", text);
     longjmp(jpeg->escape, 1);
 }
 
@@ -103,7 +107,7 @@ static void on_progress(j_common_ptr cinfo)
     struct tsp_jpeg *jpeg = jpeg_of(cinfo);
     if ((uint32_t)jpeg->cinfo.input_scan_number <= jpeg->limits.max_scans)
         return;
-    snprintf(jpeg->why, TSP_JPEG_WHY_MAX, "more than %" PRIu32 " scans", jpeg->limits.max_scans);
+    snprintf(jpeg->why, TSP_WHY_MAX, "more than %" PRIu32 " scans", jpeg->limits.max_scans);
     jpeg->bad = TSP_TOO_MANY_SCANS;
     longjmp(jpeg->escape, 1);
 }
@@ -136,7 +140,7 @@ static void source_skip(j_decompress_ptr cinfo, long bytes)
     source->bytes_in_buffer -= (size_t)bytes;
 }
 
-struct tsp_jpeg *tsp_jpeg_create(const struct tsp_limits *limits, char why[TSP_JPEG_WHY_MAX])
+struct tsp_jpeg *tsp_jpeg_create(const struct tsp_limits *limits, char *why)
 {
     struct tsp_jpeg *jpeg = calloc(1, sizeof *jpeg);
     if (!jpeg)
@@ -158,7 +162,7 @@ void tsp_jpeg_destroy(struct tsp_jpeg *jpeg)
     if (!jpeg)
         return;
     close_image(jpeg);
-    free(jpeg->pixels);
+    free(jpeg->pixels.data);
     free(jpeg);
 }
 
@@ -196,7 +200,7 @@ static enum tsp_bad check_header(struct tsp_jpeg *jpeg)
     j_decompress_ptr cinfo = &jpeg->cinfo;
     uint64_t pixels = (uint64_t)cinfo->image_width * cinfo->image_height;
     if (pixels > jpeg->limits.max_pixels) {
-        snprintf(jpeg->why, TSP_JPEG_WHY_MAX, "%u x %u pixels, more than the limit of %" PRIu64, cinfo->image_width,
+        snprintf(jpeg->why, TSP_WHY_MAX, "%u x %u pixels, more than the limit of %" PRIu64, cinfo->image_width,
                  cinfo->image_height, jpeg->limits.max_pixels);
         return TSP_TOO_LARGE;
     }
@@ -211,7 +215,7 @@ static enum tsp_bad check_header(struct tsp_jpeg *jpeg)
         cinfo->out_color_space = JCS_CMYK;
         return TSP_GOOD;
     default:
-        snprintf(jpeg->why, TSP_JPEG_WHY_MAX, "a JPEG of %d components", cinfo->num_components);
+        snprintf(jpeg->why, TSP_WHY_MAX, "a JPEG of %d components", cinfo->num_components);
         return TSP_UNSUPPORTED;
     }
 }
@@ -223,6 +227,7 @@ enum tsp_bad tsp_jpeg_header(struct tsp_jpeg *jpeg, const uint8_t *data, size_t 
     if (setjmp(jpeg->escape))
         return jpeg->bad;
     open_image(jpeg, data, len);
+    jpeg_save_markers(&jpeg->cinfo, JPEG_APP0 + 1, EXIF_BYTES);
     jpeg_read_header(&jpeg->cinfo, TRUE);
     enum tsp_bad bad = check_header(jpeg);
     if (bad != TSP_GOOD)
@@ -230,6 +235,15 @@ enum tsp_bad tsp_jpeg_header(struct tsp_jpeg *jpeg, const uint8_t *data, size_t 
     *width_out = jpeg->cinfo.image_width;
     *height_out = jpeg->cinfo.image_height;
     return TSP_GOOD;
+}
+
+uint32_t tsp_jpeg_orientation(const struct tsp_jpeg *jpeg)
+{
+    static const char intro[6] = "Exif\0";
+    for (jpeg_saved_marker_ptr marker = jpeg->cinfo.marker_list; marker; marker = marker->next)
+        if (marker->data_length > sizeof intro && memcmp(marker->data, intro, sizeof intro) == 0)
+            return tsp_exif_orientation(marker->data + sizeof intro, marker->data_length - sizeof intro);
+    return 1;
 }
 
 /* Whether all scans that refine a progressive picture have come: else libjpeg smooths it, and looks far around. */
@@ -269,9 +283,10 @@ static void choose_part(struct tsp_jpeg *jpeg, const struct tsp_rect *wanted)
     jpeg->part = (struct tsp_rect){0, 0, cinfo->output_width, cinfo->output_height};
     if (!can_take_part(cinfo))
         return;
-    JDIMENSION left = wanted->x > CROP_MARGIN ? wanted->x - CROP_MARGIN : 0;
+    JDIMENSION margin = cinfo->max_h_samp_factor > 1 ? CROP_MARGIN : 0;
+    JDIMENSION left = wanted->x > margin ? wanted->x - margin : 0;
     JDIMENSION right = wanted->x + wanted->width;
-    right = cinfo->output_width - right > CROP_MARGIN ? right + CROP_MARGIN : cinfo->output_width;
+    right = cinfo->output_width - right > margin ? right + margin : cinfo->output_width;
     JDIMENSION width = right - left;
     if (width < cinfo->output_width)
         jpeg_crop_scanline(cinfo, &left, &width); /* moves `left` to the border of a block */
@@ -279,16 +294,6 @@ static void choose_part(struct tsp_jpeg *jpeg, const struct tsp_rect *wanted)
         left = 0;
     uint32_t bottom = has_end_marker(jpeg) ? wanted->y + wanted->height : cinfo->output_height;
     jpeg->part = (struct tsp_rect){left, wanted->y, width, bottom - wanted->y};
-}
-
-static bool reserve_pixels(struct tsp_jpeg *jpeg, size_t bytes)
-{
-    if (bytes <= jpeg->pixels_bytes)
-        return true;
-    free(jpeg->pixels);
-    jpeg->pixels = malloc(bytes);
-    jpeg->pixels_bytes = jpeg->pixels ? bytes : 0;
-    return jpeg->pixels != NULL;
 }
 
 /* Inks as Adobe stores them, inverted: a byte is the light that its ink lets through. */
@@ -304,12 +309,13 @@ static void read_rows(struct tsp_jpeg *jpeg)
 {
     j_decompress_ptr cinfo = &jpeg->cinfo;
     size_t stride = (size_t)jpeg->part.width * 3;
-    uint8_t *inks = jpeg->pixels + stride * jpeg->part.height;
+    uint8_t *pixels = jpeg->pixels.data;
+    uint8_t *inks = pixels + stride * jpeg->part.height;
     bool cmyk = cinfo->out_color_space == JCS_CMYK;
     if (jpeg->part.y > 0)
         jpeg_skip_scanlines(cinfo, jpeg->part.y);
     for (uint32_t y = 0; y < jpeg->part.height; y++) {
-        uint8_t *row = jpeg->pixels + y * stride;
+        uint8_t *row = pixels + y * stride;
         JSAMPROW to = cmyk ? inks : row;
         jpeg_read_scanlines(cinfo, &to, 1);
         if (cmyk)
@@ -325,20 +331,24 @@ static enum tsp_bad check_end(struct tsp_jpeg *jpeg)
 {
     if (!jpeg->ended || !(jpeg_has_multiple_scans(&jpeg->cinfo) || jpeg->cinfo.arith_code))
         return TSP_GOOD;
-    snprintf(jpeg->why, TSP_JPEG_WHY_MAX, "the file ends too early, after %zu bytes", jpeg->len);
+    snprintf(jpeg->why, TSP_WHY_MAX, "the file ends too early, after %zu bytes", jpeg->len);
     return TSP_TRUNCATED;
 }
 
-enum tsp_bad tsp_jpeg_decode(struct tsp_jpeg *jpeg, const struct tsp_rect *wanted, struct tsp_pixels *pixels_out)
+enum tsp_bad tsp_jpeg_decode(struct tsp_jpeg *jpeg, const struct tsp_rect *wanted, uint32_t reduce,
+                             struct tsp_pixels *pixels_out)
 {
     j_decompress_ptr cinfo = &jpeg->cinfo;
     if (setjmp(jpeg->escape))
         return jpeg->bad;
+    cinfo->scale_num = 1;
+    cinfo->scale_denom = reduce;
     jpeg_start_decompress(cinfo);
+    jpeg->width = cinfo->output_width; /* which becomes that of the part */
     choose_part(jpeg, wanted);
     const struct tsp_rect *part = &jpeg->part;
-    if (!reserve_pixels(jpeg, (size_t)part->width * part->height * 3 + (size_t)part->width * 4)) {
-        snprintf(jpeg->why, TSP_JPEG_WHY_MAX, "no memory for %u x %u pixels", part->width, part->height);
+    if (!tsp_buffer_reserve(&jpeg->pixels, (size_t)part->width * part->height * 3 + (size_t)part->width * 4)) {
+        snprintf(jpeg->why, TSP_WHY_MAX, "no memory for %u x %u pixels", part->width, part->height);
         return TSP_STOP;
     }
     read_rows(jpeg);
@@ -346,10 +356,10 @@ enum tsp_bad tsp_jpeg_decode(struct tsp_jpeg *jpeg, const struct tsp_rect *wante
     if (bad != TSP_GOOD)
         return bad;
     *pixels_out = (struct tsp_pixels){
-        .width = cinfo->image_width, /* output_width has become the part's */
-        .height = cinfo->image_height,
+        .width = jpeg->width,
+        .height = cinfo->output_height,
         .part = *part,
-        .data = jpeg->pixels,
+        .data = jpeg->pixels.data,
         .stride = (size_t)part->width * 3,
     };
     return TSP_GOOD;

@@ -249,11 +249,16 @@ static void drop(struct tsocket_producer *producer, struct tsp_consumer *consume
 
 /* --- messages */
 
-static void send_text(struct tsocket_producer *producer, uint32_t route, char *text)
+static int send_text(struct tsocket_producer *producer, uint32_t route, char *text)
 {
-    if (text == NULL || tsi_socket_send(producer->socket, route, text, strlen(text)) != TSOCKET_OK)
-        tsi_log('W', "an answer could not be sent");
+    int rc = TSOCKET_ENOMEM;
+
+    if (text != NULL)
+        rc = tsi_socket_send(producer->socket, route, text, strlen(text));
+    if (rc != TSOCKET_OK)
+        tsi_log('W', "an answer could not be sent: %s", tsocket_strerror(rc));
     cJSON_free(text);
+    return rc;
 }
 
 static struct tsp_stream *find_stream(const struct tsocket_producer *producer, const char *name)
@@ -292,8 +297,7 @@ static int send_welcome(struct tsocket_producer *producer, const struct tsp_cons
     strcpy(welcome.daemon, producer->name);
     strcpy(welcome.stream, stream->name);
     tsp_stream_describe_place(stream, consumer, &welcome);
-    send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
-    return TSOCKET_OK;
+    return send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
 }
 
 static void attach(struct tsocket_producer *producer, struct tsp_consumer *consumer, uint32_t route,
@@ -315,7 +319,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
     if (send_welcome(producer, consumer) != TSOCKET_OK) {
-        drop(producer, consumer, "left before it was welcomed");
+        drop(producer, consumer, "could not be welcomed");
         return;
     }
     tsi_log('I',
@@ -417,17 +421,17 @@ static void hear_all(struct tsocket_producer *producer, uint64_t now_ns)
 /* Whether everything that was to be done has been done. */
 static void check_end(struct tsocket_producer *producer)
 {
-    bool finished = true; /* all streams have been made to their end, and somebody read each */
+    bool finished = true; /* all streams are over, and somebody was there for each */
     bool visited = false;
 
     if (tsp_roster_attached(&producer->roster, NULL) > 0)
         return;
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         visited = visited || producer->streams[i]->visited;
-        finished = finished && producer->streams[i]->visited && producer->streams[i]->finished;
+        finished = finished && producer->streams[i]->visited && tsp_stream_is_over(producer->streams[i]);
     }
     if (finished)
-        tsp_engine_end(producer, TSOCKET_END, "all epochs have been read");
+        tsp_engine_end(producer, TSOCKET_END, "no epoch is left to be read");
     else if (visited && producer->options.exit_when_idle)
         tsp_engine_end(producer, TSOCKET_END, "the last consumer has left");
 }
@@ -454,7 +458,7 @@ static int timeout_ms(const struct tsocket_producer *producer, uint64_t now_ns)
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         uint64_t keep_until_ns = producer->streams[i]->keep_until_ns;
 
-        if (keep_until_ns > now_ns && keep_until_ns < deadline_ns)
+        if (keep_until_ns != 0 && keep_until_ns < deadline_ns)
             deadline_ns = keep_until_ns;
     }
     return tsi_clock_left_ms(now_ns, deadline_ns);

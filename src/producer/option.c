@@ -132,6 +132,10 @@ static void describe(const struct tsp_option *option, char *text, size_t len)
     case TSP_OPTION_PATH:
         snprintf(text, len, "a path that is not empty");
         break;
+    case TSP_OPTION_VIEW:
+        snprintf(text, len, "a name, then keys: %s, of less than %d bytes, and at most %d of them", option->argument,
+                 TSP_VIEW_TEXT_MAX, TSP_VIEWS_MAX);
+        break;
     case TSP_OPTION_STREAM:
         snprintf(text, len, "%s", option->argument);
         break;
@@ -253,8 +257,9 @@ static bool set_channels(const struct tsp_option *option, float *out, const char
 
 /* All our enums have the size of an int, which a value is copied into as bytes: the compiler may give them any sign. */
 static_assert(sizeof(enum tsp_augment) == sizeof(int) && sizeof(enum tsocket_dtype) == sizeof(int) &&
-                  sizeof(enum tsp_filter) == sizeof(int) && sizeof(enum tsp_layout) == sizeof(int) &&
-                  sizeof(enum tsocket_on_bad) == sizeof(int) && sizeof(enum tsp_log_format) == sizeof(int),
+                  sizeof(enum tsp_filter) == sizeof(int) && sizeof(enum tsp_quality) == sizeof(int) &&
+                  sizeof(enum tsp_layout) == sizeof(int) && sizeof(enum tsocket_on_bad) == sizeof(int) &&
+                  sizeof(enum tsp_log_format) == sizeof(int),
               "a word's value is stored as an int");
 
 static bool set_word(const struct tsp_option *option, void *out, const char *text)
@@ -309,6 +314,26 @@ static bool set_ids(const struct tsp_option *option, struct tsp_ids *out, const 
     return true;
 }
 
+static bool set_view(struct tsp_view_texts *out, const char *text)
+{
+    if (out->count == TSP_VIEWS_MAX || *text == '\0' || strlen(text) >= TSP_VIEW_TEXT_MAX)
+        return false;
+    strcpy(out->texts[out->count++], text); /* its length has just been checked */
+    return true;
+}
+
+bool tsp_option_is_list(const struct tsp_option *option)
+{
+    return option->type == TSP_OPTION_IDS || option->type == TSP_OPTION_VIEW;
+}
+
+void tsp_option_clear(const struct tsp_option *option, void *base)
+{
+    size_t bytes = option->type == TSP_OPTION_IDS ? sizeof(struct tsp_ids) : sizeof(struct tsp_view_texts);
+
+    memset((char *)base + option->offset, 0, bytes);
+}
+
 static bool set(const struct tsp_option *option, void *out, const char *text)
 {
     switch (option->type) {
@@ -336,6 +361,8 @@ static bool set(const struct tsp_option *option, void *out, const char *text)
         return set_name(out, text);
     case TSP_OPTION_PATH:
         return set_path(out, text);
+    case TSP_OPTION_VIEW:
+        return set_view(out, text);
     case TSP_OPTION_IDS:
         return set_ids(option, out, text);
     case TSP_OPTION_STREAM:

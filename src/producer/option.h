@@ -28,6 +28,7 @@ enum tsp_option_type {
     TSP_OPTION_NAME,     /* char[TSOCKET_NAME_MAX + 1] */
     TSP_OPTION_PATH,     /* char *, allocated */
     TSP_OPTION_IDS,      /* struct tsp_ids; may be repeated */
+    TSP_OPTION_VIEW,     /* struct tsp_view_texts; may be repeated */
     TSP_OPTION_STREAM,   /* not stored by tsp_option_set: layer.h; may be repeated */
 };
 
@@ -58,6 +59,7 @@ struct tsp_option {
     const char *initial;          /* the default, as text; NULL: zero, and `help` says what that means */
     const char *example;          /* a good value, for messages; NULL: `initial` */
     bool per_stream;              /* `offset` is within struct tsp_stream_options, else within struct tsp_options */
+    bool per_view;                /* --view takes it as a key; per_stream, within the stream's recipe */
     bool flag_only;               /* makes no sense in the environment or a file */
     bool positional;              /* the argument without a name */
     size_t offset;
@@ -74,6 +76,12 @@ const struct tsp_option *tsp_option_find_letter(char letter);
 
 /* The name that `name` may be a slip of; NULL: none is near. `per_stream`: only those that --stream takes as keys. */
 const char *tsp_option_nearest(const char *name, bool per_stream);
+
+/* Whether it may be repeated: a list of a stronger layer replaces that of a weaker one. */
+bool tsp_option_is_list(const struct tsp_option *option);
+
+/* Makes a list empty. */
+void tsp_option_clear(const struct tsp_option *option, void *base);
 
 /*
  * Turns `text` into a value of the option's type and stores it in `base`, the struct that option->offset is meant for.

@@ -6,11 +6,13 @@
 
 #define DAEMON(member)       .offset = offsetof(struct tsp_options, member)
 #define STREAM(member)       .per_stream = true, .offset = offsetof(struct tsp_stream_options, member)
+#define VIEW(member)         .per_view = true, STREAM(member)
 #define BETWEEN(least, most) .min = (least), .max = (most)
 #define WITHIN(least, most)  .low = (least), .high = (most)
 
 static const struct tsp_word augments[] = {{"train", TSP_AUGMENT_TRAIN}, {"eval", TSP_AUGMENT_EVAL}, {NULL, 0}};
 static const struct tsp_word filters[] = {{"bilinear", TSP_BILINEAR}, {"bicubic", TSP_BICUBIC}, {NULL, 0}};
+static const struct tsp_word qualities[] = {{"exact", TSP_EXACT}, {"fast", TSP_FAST}, {NULL, 0}};
 static const struct tsp_word dtypes[] = {{"uint8", TSOCKET_UINT8}, {"float32", TSOCKET_FLOAT32}, {NULL, 0}};
 static const struct tsp_word layouts[] = {{"nhwc", TSP_NHWC}, {"nchw", TSP_NCHW}, {NULL, 0}};
 static const struct tsp_word on_bads[] = {
@@ -25,7 +27,7 @@ const struct tsp_option tsp_option_table[] = {
      .positional = true,
      .example = "/data/train",
      .section = TSP_SECTION_DATA,
-     .help = "Serve this as the stream \"train\": a folder with one folder of JPEG files per class, or "
+     .help = "Serve this as the stream \"train\": a folder with one folder of JPEG or PNG files per class, or "
              "synthetic:COUNTxHEIGHTxWIDTH (generated images), or null:COUNTxHEIGHTxWIDTH (positions only, to measure "
              "the hand-over). May also be given as --dataset."},
     {.name = "stream",
@@ -51,12 +53,21 @@ const struct tsp_option tsp_option_table[] = {
      .help = "Print the samples as JSON lines {\"index\":..,\"key\":..,\"label\":..} and exit; with --stream, those of "
              "all streams, each line with its \"stream\"."},
 
+    {.name = "check",
+     .type = TSP_OPTION_SWITCH,
+     DAEMON(check),
+     .flag_only = true,
+     .section = TSP_SECTION_DATA,
+     .help =
+         "Decode every image completely once, print the bad ones as JSON lines {\"index\":..,\"key\":..,\"kind\":..,"
+         "\"why\":..} and exit: with 0 if there are none, with 1 if there are."},
+
     {.name = "size",
      .argument = "PIXELS",
      .type = TSP_OPTION_COUNT,
      BETWEEN(1, 8192),
      .initial = "224",
-     STREAM(recipe.size),
+     VIEW(recipe.size),
      .section = TSP_SECTION_IMAGES,
      .help = "Side of the square image that trainers get."},
     {.name = "augment",
@@ -64,7 +75,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_WORD,
      .words = augments,
      .initial = "train",
-     STREAM(recipe.augment),
+     VIEW(recipe.augment),
      .section = TSP_SECTION_IMAGES,
      .help = "train: a random crop resized to --size, flipped at random. eval: the short side resized to --size / "
              "--crop-pct, then the centre."},
@@ -73,7 +84,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_RANGE,
      WITHIN(1e-6, 1),
      .initial = "0.08,1",
-     STREAM(recipe.scale),
+     VIEW(recipe.scale),
      .section = TSP_SECTION_IMAGES,
      .help = "train: area of the crop as a share of the image's."},
     {.name = "ratio",
@@ -81,7 +92,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_RANGE,
      WITHIN(0.001, 1000),
      .initial = "3/4,4/3",
-     STREAM(recipe.ratio),
+     VIEW(recipe.ratio),
      .section = TSP_SECTION_IMAGES,
      .help = "train: width of the crop by its height."},
     {.name = "hflip",
@@ -89,7 +100,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_REAL,
      WITHIN(0, 1),
      .initial = "0.5",
-     STREAM(recipe.hflip),
+     VIEW(recipe.hflip),
      .section = TSP_SECTION_IMAGES,
      .help = "train: share of the images that are mirrored left to right."},
     {.name = "crop-pct",
@@ -97,7 +108,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_REAL,
      WITHIN(0.01, 1),
      .initial = "224/256",
-     STREAM(recipe.crop_pct),
+     VIEW(recipe.crop_pct),
      .section = TSP_SECTION_IMAGES,
      .help = "eval: --size by the short side that the image is resized to."},
     {.name = "interpolation",
@@ -105,15 +116,48 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_WORD,
      .words = filters,
      .initial = "bilinear",
-     STREAM(recipe.filter),
+     VIEW(recipe.filter),
      .section = TSP_SECTION_IMAGES,
      .help = "How images are resized; always antialiased."},
+    {.name = "view",
+     .argument = "NAME[:KEY=VALUE...]",
+     .type = TSP_OPTION_VIEW,
+     .example = "small:size=96:scale=0.05,0.4",
+     STREAM(view_texts),
+     .section = TSP_SECTION_IMAGES,
+     .help =
+         "Make an image field NAME of each sample, in place of \"image\"; may be repeated, up to 8 times. All views "
+         "are crops of one decode, each drawn for itself. The keys are the names of the options marked with +, "
+         "and win over these: small:size=96:augment=eval. Trainers open the fields that they want."},
+    {.name = "aug",
+     .type = TSP_OPTION_SWITCH,
+     .initial = "off",
+     STREAM(aug),
+     .section = TSP_SECTION_IMAGES,
+     .help = "Add a field NAME.aug (float32) for each image: x, y, width and height of its box in the source picture's "
+             "pixels, and 1 if it is flipped, so that boxes and masks can follow."},
+    {.name = "quality",
+     .argument = "WHICH",
+     .type = TSP_OPTION_WORD,
+     .words = qualities,
+     .initial = "exact",
+     VIEW(recipe.quality),
+     .section = TSP_SECTION_IMAGES,
+     .help = "exact: the pixels of a full decode and an antialiased resize, as Pillow makes them. fast: a JPEG whose "
+             "crop is at least twice as large as --size is decoded at 1/2, 1/4 or 1/8 of its size, which is quicker "
+             "and differs a little."},
+    {.name = "exif",
+     .type = TSP_OPTION_SWITCH,
+     .initial = "on",
+     STREAM(recipe.exif),
+     .section = TSP_SECTION_IMAGES,
+     .help = "Turn pictures upright as the orientation in their EXIF data says; --no-exif: take them as stored."},
     {.name = "dtype",
      .argument = "TYPE",
      .type = TSP_OPTION_WORD,
      .words = dtypes,
      .initial = "uint8",
-     STREAM(recipe.dtype),
+     VIEW(recipe.dtype),
      .section = TSP_SECTION_IMAGES,
      .help = "Type of the values: uint8 is 0 to 255, a quarter of the memory; float32 is (value / 255 - mean) / std."},
     {.name = "layout",
@@ -121,7 +165,7 @@ const struct tsp_option tsp_option_table[] = {
      .type = TSP_OPTION_WORD,
      .words = layouts,
      .initial = "nhwc",
-     STREAM(recipe.layout),
+     VIEW(recipe.layout),
      .section = TSP_SECTION_IMAGES,
      .help = "Channels last (nhwc) or first (nchw)."},
     {.name = "mean",
@@ -130,7 +174,7 @@ const struct tsp_option tsp_option_table[] = {
      WITHIN(-1000, 1000),
      .initial = "0,0,0",
      .example = "0.485,0.456,0.406",
-     STREAM(recipe.mean),
+     VIEW(recipe.mean),
      .section = TSP_SECTION_IMAGES,
      .help = "float32: subtracted, per channel."},
     {.name = "std",
@@ -139,7 +183,7 @@ const struct tsp_option tsp_option_table[] = {
      WITHIN(1e-6, 1000),
      .initial = "1,1,1",
      .example = "0.229,0.224,0.225",
-     STREAM(recipe.std),
+     VIEW(recipe.std),
      .section = TSP_SECTION_IMAGES,
      .help = "float32: divided by, per channel."},
 
@@ -214,6 +258,16 @@ const struct tsp_option tsp_option_table[] = {
      DAEMON(workers),
      .section = TSP_SECTION_RING,
      .help = "Decode threads, for all streams together. Default: the CPUs that affinity and cgroup really give."},
+
+    {.name = "cache",
+     .argument = "SIZE",
+     .type = TSP_OPTION_SIZE,
+     BETWEEN(0, UINT64_C(1) << 50),
+     .initial = "0",
+     DAEMON(cache_bytes),
+     .section = TSP_SECTION_RING,
+     .help = "Memory in which decoded pictures are kept for the next epochs (k, M, G, KiB, MiB, GiB), as many as fit: "
+             "about half a megabyte each at 500 x 375. Not those of --quality fast. 0: none."},
 
     {.name = "on-bad",
      .argument = "WHAT",

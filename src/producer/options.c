@@ -8,6 +8,7 @@
 #include "../ipc/runtime.h"
 #include "config.h"
 #include "layer.h"
+#include "views.h"
 
 #define BATCH_DEFAULT        256
 #define RING_BATCHES_DEFAULT 4
@@ -35,8 +36,8 @@ static void clear_lists(const struct tsp_layer *layer, struct tsp_options *optio
 {
     for (size_t i = 0; i < layer->settings.count; i++) {
         const struct tsp_option *option = layer->settings.items[i].option;
-        if (option->type == TSP_OPTION_IDS)
-            memset((char *)base_of(option, options) + option->offset, 0, sizeof(struct tsp_ids));
+        if (tsp_option_is_list(option))
+            tsp_option_clear(option, base_of(option, options));
     }
 }
 
@@ -104,6 +105,10 @@ static bool add_named_stream(struct tsp_options *options, const struct tsp_strea
     if (stream == NULL)
         return false;
     for (size_t i = 0; i < spec->settings.count; i++) {
+        if (tsp_option_is_list(spec->settings.items[i].option))
+            tsp_option_clear(spec->settings.items[i].option, stream);
+    }
+    for (size_t i = 0; i < spec->settings.count; i++) {
         const struct tsp_setting *setting = &spec->settings.items[i];
         if (!tsp_option_set(setting->option, stream, setting->text, setting->label, problem_out))
             return false;
@@ -142,18 +147,42 @@ static bool is_neutral(const struct tsp_recipe *recipe)
     return true;
 }
 
-static bool check_stream(const struct tsp_stream_options *stream, struct tsp_problem *problem_out)
+static bool check_recipe(const struct tsp_stream_options *stream, const struct tsp_recipe *recipe,
+                         struct tsp_problem *problem_out)
 {
     char text[256];
-    const char *wrong = tsp_recipe_check(&stream->recipe, text, sizeof(text));
+    const char *wrong = tsp_recipe_check(recipe, text, sizeof(text));
 
     if (wrong != NULL)
         return tsp_problem_set(problem_out, "stream %s: %s", stream->name, wrong);
-    if (stream->recipe.dtype == TSOCKET_UINT8 && !is_neutral(&stream->recipe))
+    if (recipe->dtype == TSOCKET_UINT8 && !is_neutral(recipe))
         return tsp_problem_set(problem_out,
                                "stream %s: --mean and --std do nothing with --dtype uint8; leave them out, "
                                "or add --dtype float32",
                                stream->name);
+    return true;
+}
+
+static bool check_fields(const struct tsp_stream_options *stream, struct tsp_problem *problem_out)
+{
+    uint32_t fields = 2 + stream->n_views * (stream->aug ? 2 : 1) + (stream->on_bad == TSOCKET_BAD_MASK);
+
+    if (fields <= TSOCKET_FIELDS_MAX)
+        return true;
+    return tsp_problem_set(problem_out,
+                           "stream %s: %u views with --aug make %u fields, the limit is %d; leave out some of the "
+                           "views, or --aug",
+                           stream->name, stream->n_views, fields, TSOCKET_FIELDS_MAX);
+}
+
+static bool check_stream(const struct tsp_stream_options *stream, struct tsp_problem *problem_out)
+{
+    if (!check_recipe(stream, &stream->recipe, problem_out) || !check_fields(stream, problem_out))
+        return false;
+    for (uint32_t i = 0; i < stream->n_views; i++) {
+        if (!check_recipe(stream, &stream->views[i].recipe, problem_out))
+            return false;
+    }
     if (stream->ring.amount > 0 && !stream->ring.bytes && stream->max_batch > stream->ring.amount)
         return tsp_problem_set(problem_out,
                                "stream %s: --max-batch %u is more than --ring %llu holds; raise --ring to "
@@ -174,7 +203,7 @@ bool tsp_options_merge(const struct tsp_layer *layers, uint32_t n, struct tsp_op
         good = apply_layer(&layers[i], &options, problem_out);
     good = good && (options.help || options.version || add_streams(&options, layers, n, problem_out));
     for (uint32_t i = 0; good && i < options.n_streams; i++)
-        good = check_stream(&options.streams[i], problem_out);
+        good = tsp_views_resolve(&options.streams[i], problem_out) && check_stream(&options.streams[i], problem_out);
     if (good)
         *options_out = options;
     else

@@ -19,10 +19,11 @@
 #include <tsocket/producer.h>
 
 #include "decode.h"
+#include "plan.h"
 #include "problem.h"
-#include "recipe.h"
 
-#define TSP_IDS_MAX 64
+#define TSP_IDS_MAX       64
+#define TSP_VIEW_TEXT_MAX 256 /* bytes of one --view */
 
 struct tsp_ids {
     uint32_t count;
@@ -35,6 +36,12 @@ struct tsp_amount {
     bool bytes;
 };
 
+/* --view, as it was given: NAME[:KEY=VALUE...]. What the keys say is known when the stream's own options are. */
+struct tsp_view_texts {
+    uint32_t count;
+    char texts[TSP_VIEWS_MAX][TSP_VIEW_TEXT_MAX];
+};
+
 enum tsp_log_format {
     TSP_LOG_TEXT,
     TSP_LOG_JSON,
@@ -45,6 +52,10 @@ struct tsp_stream_options {
     char *source;
     bool hidden;
     struct tsp_recipe recipe;
+    struct tsp_view_texts view_texts;
+    struct tsp_named_view views[TSP_VIEWS_MAX]; /* made of view_texts */
+    uint32_t n_views;
+    bool aug;
     uint64_t epochs;
     struct tsp_amount ring;
     uint32_t max_batch; /* 0: the default */
@@ -66,9 +77,11 @@ struct tsp_options {
     bool exit_when_idle;
     struct tsp_limits limits;
     uint64_t max_bytes;
+    uint64_t cache_bytes; /* 0: no cache */
     struct tsp_ids allow_uids;
     struct tsp_ids allow_gids;
     bool list;
+    bool check;
     bool verbose;
     bool quiet;
     enum tsp_log_format log_format;

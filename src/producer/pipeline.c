@@ -9,6 +9,8 @@
 
 #include "../ipc/clock.h"
 #include "../ipc/log.h"
+#include "cache.h"
+#include "order.h"
 
 enum {
     STAGE_READ,
@@ -23,60 +25,91 @@ struct worker {
     pthread_t thread;
     struct tsp_decoder *decoder;
     struct tsp_encoded encoded;
+    struct tsp_encoded cached; /* borrows its pixels from the cache */
 };
 
 /* Constant while the threads run. */
 struct tsp_pipeline {
     struct tsocket_producer *producer;
     struct tsp_stream_plan plans[TSOCKET_STREAMS_MAX];
+    struct tsp_cache *cache; /* borrowed; NULL: none */
     uint32_t n_workers;
     struct worker workers[];
 };
 
-static void image_field(const struct tsp_stream_plan *plan, struct tsocket_field *field_out)
+/* Fields are dense arrays whose elements may lie anywhere: copy, do not cast. */
+static void write_aug(const struct tsp_view *view, void *data)
 {
-    const struct tsp_source *source = plan->source;
-    bool raw = source->raw_width > 0;
-    tsp_recipe_image_field(&plan->recipe, raw ? source->raw_width : plan->recipe.size,
-                           raw ? source->raw_height : plan->recipe.size, field_out);
+    const float values[TSP_AUG_VALUES] = {(float)view->x, (float)view->y, (float)view->width, (float)view->height,
+                                          view->flip ? 1 : 0};
+    memcpy(data, values, sizeof values);
 }
 
-uint32_t tsp_stream_plan_fields(const struct tsp_stream_plan *plan, struct tsocket_field *fields_out)
+static enum tsp_bad draw_views(struct worker *worker, const struct tsp_stream_plan *plan,
+                               const struct tsp_encoded *encoded, uint64_t sample, const struct tsocket_claim *claim)
 {
-    image_field(plan, &fields_out[TSP_FIELD_IMAGE]);
-    fields_out[TSP_FIELD_LABEL] = (struct tsocket_field){.name = "label", .dtype = TSOCKET_INT64};
-    fields_out[TSP_FIELD_INDEX] = (struct tsocket_field){.name = "index", .dtype = TSOCKET_INT64};
-    if (plan->on_bad != TSOCKET_BAD_MASK)
-        return TSP_FIELD_INDEX + 1;
-    fields_out[TSP_FIELD_VALID] = (struct tsocket_field){.name = "valid", .dtype = TSOCKET_UINT8};
-    return TSP_FIELD_VALID + 1;
-}
-
-static enum tsp_bad draw_image(struct worker *worker, const struct tsp_stream_plan *plan, uint64_t sample,
-                               const struct tsocket_claim *claim)
-{
-    uint32_t width, height;
-    struct tsp_view view;
-    enum tsp_bad bad = tsp_decoder_header(worker->decoder, &worker->encoded, &width, &height);
+    struct tsp_view views[TSP_VIEWS_MAX];
+    uint32_t width, height, n = tsp_stream_plan_views(plan);
+    enum tsp_bad bad = tsp_decoder_header(worker->decoder, encoded, plan->recipe.exif, &width, &height);
     if (bad != TSP_GOOD)
         return bad;
-    if (worker->encoded.raw_width > 0)
-        tsp_view_whole(&plan->recipe, width, height, &view);
-    else
-        tsp_view_plan(&plan->recipe, claim->epoch, sample, 0, width, height, &view);
-    view.out.data = claim->data[TSP_FIELD_IMAGE];
-    return tsp_decoder_draw(worker->decoder, &view, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        tsp_stream_plan_draw(plan, claim->epoch, sample, i, width, height, &views[i]);
+        views[i].out.data = claim->data[tsp_stream_plan_image(plan, i)];
+        if (plan->aug)
+            write_aug(&views[i], claim->data[tsp_stream_plan_aug(plan, i)]);
+    }
+    return tsp_decoder_draw(worker->decoder, views, n);
 }
 
-static void zero_image(const struct tsp_stream_plan *plan, const struct tsocket_claim *claim)
+/* The cache of the stream's pictures; NULL: none. What is decoded smaller, or is pixels already, gains nothing. */
+static struct tsp_cache *cache_of(const struct worker *worker, const struct tsp_stream_plan *plan)
 {
-    struct tsocket_field field;
-    image_field(plan, &field);
-    size_t bytes = field.shape[0] * field.shape[1] * field.shape[2] * tsocket_dtype_bytes(field.dtype);
-    memset(claim->data[TSP_FIELD_IMAGE], 0, bytes);
+    return tsp_stream_plan_is_fast(plan) || plan->source->raw_width > 0 ? NULL : worker->pipeline->cache;
 }
 
-/* Fields are dense arrays whose elements may lie anywhere: copy, do not cast. */
+/*
+ * Puts the sample that has been read into the cache, if there is room. A picture that is damaged where the crop does
+ * not reach is not kept and not refused: the sample must not depend on the cache.
+ */
+static bool keep(struct worker *worker, struct tsp_cache *cache, uint32_t stream, uint64_t sample)
+{
+    struct tsp_pixels pixels;
+    uint32_t width, height, orientation;
+    if (tsp_decoder_header(worker->decoder, &worker->encoded, true, &width, &height) != TSP_GOOD ||
+        !tsp_cache_has_room(cache, width, height) ||
+        tsp_decoder_whole(worker->decoder, &pixels, &orientation) != TSP_GOOD)
+        return false;
+    return tsp_cache_offer(cache, stream, sample, &pixels, orientation, &worker->cached);
+}
+
+/* Reads the sample, or finds it in the cache: *encoded_out is it. */
+static enum tsp_bad fetch(struct worker *worker, const struct tsp_stream_plan *plan, uint32_t stream, uint64_t sample,
+                          const struct tsp_encoded **encoded_out)
+{
+    struct tsp_cache *cache = cache_of(worker, plan);
+    *encoded_out = &worker->cached;
+    if (cache && tsp_cache_find(cache, stream, sample, &worker->cached))
+        return TSP_GOOD;
+    enum tsp_bad bad = plan->source->ops->read(plan->source, sample, &worker->encoded);
+    if (bad == TSP_GOOD && (!cache || !keep(worker, cache, stream, sample)))
+        *encoded_out = &worker->encoded;
+    return bad;
+}
+
+/* Images and their augs; label, index and valid are written in any case. */
+static void zero_fields(const struct tsp_stream_plan *plan, const struct tsocket_claim *claim)
+{
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX];
+    uint32_t n = tsp_stream_plan_fields(plan, fields);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t bytes = tsocket_dtype_bytes(fields[i].dtype);
+        for (uint32_t k = 0; k < fields[i].ndim; k++)
+            bytes *= fields[i].shape[k];
+        memset(claim->data[i], 0, bytes);
+    }
+}
+
 static void write_int64(void *data, int64_t value)
 {
     memcpy(data, &value, sizeof value);
@@ -102,7 +135,7 @@ static void hand_back_bad(struct worker *worker, const struct tsp_stream_plan *p
         return;
     }
     if (plan->on_bad == TSOCKET_BAD_MASK) {
-        zero_image(plan, claim);
+        zero_fields(plan, claim);
         write_other_fields(plan, sample, false, claim);
     }
     tsocket_producer_reject(worker->pipeline->producer, claim, tsp_bad_word(bad), why);
@@ -117,11 +150,12 @@ static bool make_sample(struct worker *worker, struct tsocket_claim *claim)
 
     uint64_t begun = tsi_clock_ns();
     const char *reason = worker->encoded.why;
-    enum tsp_bad bad = plan->source->ops->read(plan->source, sample, &worker->encoded);
+    const struct tsp_encoded *encoded;
+    enum tsp_bad bad = fetch(worker, plan, claim->stream, sample, &encoded);
     uint64_t read = tsi_clock_ns();
     if (bad == TSP_GOOD) {
         reason = tsp_decoder_why(worker->decoder);
-        bad = draw_image(worker, plan, sample, claim);
+        bad = draw_views(worker, plan, encoded, sample, claim);
     }
     claim->stage_ns[STAGE_READ] = read - begun;
     claim->stage_ns[STAGE_DECODE] = tsi_clock_ns() - read;
@@ -186,14 +220,15 @@ static bool create_decoders(struct tsp_pipeline *pipeline, const struct tsp_limi
 }
 
 struct tsp_pipeline *tsp_pipeline_start(struct tsocket_producer *producer, const struct tsp_stream_plan *plans,
-                                        uint32_t n_plans, const struct tsp_limits *limits, uint32_t workers,
-                                        char *error, size_t len)
+                                        uint32_t n_plans, const struct tsp_limits *limits, struct tsp_cache *cache,
+                                        uint32_t workers, char *error, size_t len)
 {
     struct tsp_pipeline *pipeline = calloc(1, sizeof *pipeline + workers * sizeof pipeline->workers[0]);
     if (!pipeline)
         goto no_memory;
     pipeline->producer = producer;
     memcpy(pipeline->plans, plans, n_plans * sizeof *plans);
+    pipeline->cache = cache;
     pipeline->n_workers = workers;
     if (!create_decoders(pipeline, limits))
         goto no_memory;

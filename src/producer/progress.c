@@ -108,15 +108,13 @@ static void draw(const char *text)
     fprintf(stderr, ERASE "%.*s", (int)terminal_columns() - 1, text);
 }
 
-void tsp_progress_tick(struct tsp_progress *progress, struct tsocket_producer *producer, uint64_t now_ns)
+bool tsp_progress_due(const struct tsp_progress *progress, uint64_t now_ns)
 {
-    char text[TEXT];
-    char *status;
+    return now_ns >= progress->next_ns;
+}
 
-    if (now_ns < progress->next_ns || tsocket_producer_status(producer, &status) != TSOCKET_OK)
-        return;
-    tsp_progress_line(status, text, sizeof(text));
-    free(status);
+void tsp_progress_show(struct tsp_progress *progress, const char *text, uint64_t now_ns)
+{
     if (progress->live)
         draw(text);
     else
@@ -124,13 +122,30 @@ void tsp_progress_tick(struct tsp_progress *progress, struct tsocket_producer *p
     progress->next_ns = now_ns + (progress->live ? LIVE_NS : LOGGED_NS);
 }
 
+void tsp_progress_clear(const struct tsp_progress *progress)
+{
+    if (progress->live)
+        draw("");
+}
+
+void tsp_progress_tick(struct tsp_progress *progress, struct tsocket_producer *producer, uint64_t now_ns)
+{
+    char text[TEXT];
+    char *status;
+
+    if (!tsp_progress_due(progress, now_ns) || tsocket_producer_status(producer, &status) != TSOCKET_OK)
+        return;
+    tsp_progress_line(status, text, sizeof(text));
+    free(status);
+    tsp_progress_show(progress, text, now_ns);
+}
+
 void tsp_progress_end(struct tsp_progress *progress, struct tsocket_producer *producer)
 {
     char text[TEXT];
     char *status;
 
-    if (progress->live)
-        draw("");
+    tsp_progress_clear(progress);
     if (tsocket_producer_status(producer, &status) != TSOCKET_OK)
         return;
     tsp_progress_summary(status, text, sizeof(text));

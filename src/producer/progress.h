@@ -19,7 +19,14 @@ struct tsp_progress {
 
 void tsp_progress_init(struct tsp_progress *progress, bool live, uint64_t now_ns);
 
-/* Shows a line if one is due. */
+/* Whether a line is due, and showing one. */
+bool tsp_progress_due(const struct tsp_progress *progress, uint64_t now_ns);
+void tsp_progress_show(struct tsp_progress *progress, const char *text, uint64_t now_ns);
+
+/* Takes the live line away. */
+void tsp_progress_clear(const struct tsp_progress *progress);
+
+/* Shows a line about the producer if one is due. */
 void tsp_progress_tick(struct tsp_progress *progress, struct tsocket_producer *producer, uint64_t now_ns);
 
 /* Takes the live line away and logs what the whole run came to. */

@@ -22,6 +22,8 @@ void tsp_recipe_init(struct tsp_recipe *recipe)
         .hflip = 0.5,
         .crop_pct = 224.0 / 256.0,
         .filter = TSP_BILINEAR,
+        .quality = TSP_EXACT,
+        .exif = true,
         .dtype = TSOCKET_UINT8,
         .layout = TSP_NHWC,
         .std = {1, 1, 1},

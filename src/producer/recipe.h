@@ -20,6 +20,11 @@ enum tsp_layout {
     TSP_NCHW,
 };
 
+enum tsp_quality {
+    TSP_EXACT, /* the pixels of a full decode and an antialiased resize */
+    TSP_FAST,  /* large crops are made of a picture that was decoded smaller */
+};
+
 struct tsp_recipe {
     uint32_t size; /* output side, pixels */
     enum tsp_augment augment;
@@ -28,6 +33,8 @@ struct tsp_recipe {
     double hflip;    /* probability */
     double crop_pct; /* eval: size / short side after the resize */
     enum tsp_filter filter;
+    enum tsp_quality quality;
+    bool exif;                /* pictures are turned as their EXIF orientation says */
     enum tsocket_dtype dtype; /* TSOCKET_UINT8 or TSOCKET_FLOAT32 */
     enum tsp_layout layout;
     float mean[3]; /* float32 only: (v / 255 - mean) / std */
@@ -37,7 +44,7 @@ struct tsp_recipe {
 };
 
 /* ImageNet's usual training recipe: 224, scale 0.08-1, ratio 3/4-4/3, flip 0.5, bilinear, uint8 NHWC, seed 0, shuffle;
- * crop_pct 224/256; mean 0 and std 1. */
+ * crop_pct 224/256; mean 0 and std 1; exact, turned by EXIF. */
 void tsp_recipe_init(struct tsp_recipe *recipe);
 
 /* NULL, or what is wrong with it: the value, the limit. */

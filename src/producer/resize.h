@@ -6,19 +6,21 @@
  *     source rows --horizontal--> a few narrow rows, kept in turn --vertical--> one row --output.h--> slot
  *
  * The filter is as wide as a destination pixel is in the source, so at the box's edges it sees pixels outside the box,
- * where the picture has them; with view->clip it does not, as in crop(box).resize(size, filter). For decode.c alone; a
- * tsp_resize belongs to one thread and reuses its buffers.
+ * where the picture has them; with view->clip it does not, as in crop(box).resize(size, filter). A flip costs nothing:
+ * the weights of the horizontal pass are taken in the other order. For decode.c alone; a tsp_resize belongs to one
+ * thread and reuses its buffers.
  */
 #ifndef TSP_RESIZE_H
 #define TSP_RESIZE_H
 
 #include "decode.h"
+#include "kernels.h"
 #include "pixels.h"
 
 struct tsp_resize;
 
-struct tsp_resize *tsp_resize_create(void);         /* NULL: no memory */
-void tsp_resize_destroy(struct tsp_resize *resize); /* NULL is allowed */
+struct tsp_resize *tsp_resize_create(const struct tsp_kernels *kernels); /* NULL: no memory */
+void tsp_resize_destroy(struct tsp_resize *resize);                      /* NULL is allowed */
 
 /* The pixels that the view needs of a picture of width x height. */
 struct tsp_rect tsp_resize_needs(const struct tsp_view *view, uint32_t width, uint32_t height);

@@ -39,7 +39,8 @@ struct tsp_encoded {
     size_t room;
     uint32_t raw_width; /* > 0: data is not a file but width x height x 3 bytes of RGB */
     uint32_t raw_height;
-    char why[256]; /* one line, when the read did not succeed */
+    uint32_t raw_orientation; /* as in EXIF, 1 to 8; 0: upright */
+    char why[256];            /* one line, when the read did not succeed */
 };
 
 void tsp_encoded_fini(struct tsp_encoded *encoded);

@@ -13,6 +13,19 @@ static void add(cJSON *json, const char *member, uint64_t value)
     cJSON_AddNumberToObject(json, member, (double)value);
 }
 
+/* Both take the item: without memory for its place it is freed, and missing. */
+static void put(cJSON *json, const char *member, cJSON *item)
+{
+    if (!cJSON_AddItemToObject(json, member, item))
+        cJSON_Delete(item);
+}
+
+static void append(cJSON *array, cJSON *item)
+{
+    if (!cJSON_AddItemToArray(array, item))
+        cJSON_Delete(item);
+}
+
 static double seconds(uint64_t ns)
 {
     return (double)ns / (double)TSI_NS_PER_S;
@@ -70,8 +83,8 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns
     add(json, "batch", consumer->hello.batch);
     add(json, "hold", consumer->hello.hold);
     shard = cJSON_AddArrayToObject(json, "shard");
-    cJSON_AddItemToArray(shard, cJSON_CreateNumber(consumer->hello.rank));
-    cJSON_AddItemToArray(shard, cJSON_CreateNumber(consumer->hello.world));
+    append(shard, cJSON_CreateNumber(consumer->hello.rank));
+    append(shard, cJSON_CreateNumber(consumer->hello.world));
     cJSON_AddStringToObject(
         json, "state",
         consumer->state == TSP_READING && consumer->wants ? "waiting" : tsp_consumer_state_word(consumer->state));
@@ -105,6 +118,8 @@ static void add_held_back_by(cJSON *json, const struct tsp_stream *stream, const
 
     if (consumer != NULL)
         snprintf(text, sizeof(text), "%s (%d)", consumer->hello.name, (int)consumer->peer.pid);
+    else if (tsp_stream_held_by_grace(stream, roster))
+        snprintf(text, sizeof(text), "join grace");
     else
         snprintf(text, sizeof(text), "%s", tsp_roster_attached(roster, stream) > 0 ? "source" : "nobody");
     cJSON_AddStringToObject(json, "held_back_by", text);
@@ -142,12 +157,12 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
     add(json, "made", stream->made);
     add(json, "delivered", delivered_of(stream, roster));
     cJSON_AddNumberToObject(json, "samples_per_s", stream->samples_per_s);
-    cJSON_AddItemToObject(json, "bad", bad_json(stream));
+    put(json, "bad", bad_json(stream));
     add_held_back_by(json, stream, roster);
     consumers = cJSON_AddArrayToObject(json, "consumers");
     for (uint32_t i = 0; i < roster->n; i++) {
         if (roster->consumers[i]->stream == stream)
-            cJSON_AddItemToArray(consumers, consumer_json(roster->consumers[i], now_ns));
+            append(consumers, consumer_json(roster->consumers[i], now_ns));
     }
     return json;
 }
@@ -155,7 +170,7 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
 char *tsp_status_print(const struct tsocket_producer *producer, uint64_t now_ns)
 {
     cJSON *json = cJSON_CreateObject();
-    cJSON *streams;
+    cJSON *streams, *notes;
     char *text;
 
     cJSON_AddStringToObject(json, "daemon", producer->name);
@@ -163,10 +178,13 @@ char *tsp_status_print(const struct tsocket_producer *producer, uint64_t now_ns)
     cJSON_AddStringToObject(json, "version", tsocket_version());
     cJSON_AddNumberToObject(json, "uptime_s", seconds(now_ns - producer->started_ns));
     cJSON_AddStringToObject(json, "state", producer_state(producer));
-    cJSON_AddItemToObject(json, "workers", workers_json(producer));
+    put(json, "workers", workers_json(producer));
+    notes = cJSON_AddObjectToObject(json, "notes");
+    for (uint32_t i = 0; i < producer->n_notes; i++)
+        cJSON_AddNumberToObject(notes, producer->notes[i].name, producer->notes[i].value);
     streams = cJSON_AddArrayToObject(json, "streams");
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        cJSON_AddItemToArray(streams, stream_json(producer->streams[i], &producer->roster, now_ns));
+        append(streams, stream_json(producer->streams[i], &producer->roster, now_ns));
     text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
     return text;

@@ -157,8 +157,12 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
  */
 static uint64_t ends_held(const struct tsp_stream *stream, const struct tsi_hello *hello)
 {
-    uint64_t windows = stream->options.epoch_samples / 2 / ((uint64_t)hello->batch * hello->world);
+    uint64_t samples = stream->options.epoch_samples;
+    uint64_t stride = (uint64_t)hello->batch * hello->world;
+    uint64_t windows = samples / 2 / stride;
 
+    if (hello->last == TSOCKET_LAST_DROP && samples > 0 && samples < stride)
+        return 0; /* it never gets one */
     return windows > 1 ? (hello->hold - 1 + windows - 1) / windows : hello->hold - 1;
 }
 
@@ -168,8 +172,6 @@ static uint64_t room_for(const struct tsp_stream *stream, const struct tsi_hello
     uint64_t stride = (uint64_t)hello->batch * hello->world;
     uint64_t tails = hello->last == TSOCKET_LAST_DROP ? ends_held(stream, hello) * (stride - 1) : 0;
 
-    if (hello->last == TSOCKET_LAST_DROP && stream->options.epoch_samples > 0 && stream->options.epoch_samples < stride)
-        return 0; /* it will never get a window */
     return hello->hold * stride + tails + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
 }
 
@@ -400,7 +402,7 @@ static int advance(struct tsp_stream *stream)
 }
 
 /* The position below which nobody reads any more. */
-static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
     uint64_t position = stream->floor; /* nobody is there: keep everything for whoever comes */
@@ -409,7 +411,7 @@ static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_ro
         position = slowest->released;
     else if (tsp_roster_count(roster, stream, TSP_JOINING) > 0)
         position = stream->filler.head; /* nobody wants this epoch any more */
-    if (now_ns < stream->keep_until_ns)
+    if (stream->keep_until_ns != 0)
         position = MIN(position, stream->keep_position);
     return MAX(position, stream->floor);
 }
@@ -466,7 +468,7 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
     if (next >= TSI_EPOCHS) {
         struct tsi_sight oldest = epoch_at(stream, next - TSI_EPOCHS);
 
-        if (needed_from(stream, roster, now_ns) < oldest.start + oldest.len)
+        if (needed_from(stream, roster) < oldest.start + oldest.len)
             return false;
         raise_floor(stream, oldest.start + oldest.len);
     }
@@ -477,12 +479,12 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
     return true;
 }
 
-static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     struct tsp_filler *filler = &stream->filler;
     uint64_t capacity = stream->layout.capacity;
 
-    if (!tsp_filler_allow(filler, needed_from(stream, roster, now_ns) + capacity))
+    if (!tsp_filler_allow(filler, needed_from(stream, roster) + capacity))
         return false;
     raise_floor(stream, filler->limit > capacity ? filler->limit - capacity : 0);
     if (stream->options.null)
@@ -496,18 +498,42 @@ int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *rost
     bool moved;
     int rc;
 
+    if (now_ns >= stream->keep_until_ns)
+        stream->keep_until_ns = 0;
     do {
         rc = advance(stream);
         if (rc != TSOCKET_OK)
             return rc;
         abandon(stream, roster);
         moved = turn(stream, roster, now_ns);
-        if (make_room(stream, roster, now_ns)) {
+        if (make_room(stream, roster)) {
             *wake_out = true;
             moved = moved || stream->options.null;
         }
     } while (moved);
     *wake_out = *wake_out || stream->filler.redo || stream->finished != was_finished;
+    return TSOCKET_OK;
+}
+
+int tsp_stream_finish(struct tsp_stream *stream)
+{
+    struct tsp_filler *filler = &stream->filler;
+    bool untouched = filler->head == filler->start;
+
+    if (filler->out > 0)
+        return tsi_fail(TSOCKET_EINVAL, "stream %s: finished while %" PRIu64 " claims are out", stream->name,
+                        filler->out);
+    if (stream->finished)
+        return TSOCKET_OK;
+    sum_up_bad(stream);
+    finish(stream);
+    stream->options.epochs = filler->epoch + (untouched ? 0 : 1);
+    if (untouched) { /* it shall not be seen as an epoch without samples */
+        tsi_control_take_back(stream->control, filler->epoch);
+        tsp_filler_cut(filler);
+    } else {
+        cut(stream);
+    }
     return TSOCKET_OK;
 }
 
@@ -525,11 +551,28 @@ bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_co
            (tsp_filler_decided(filler) && stream->published == filler->head);
 }
 
+bool tsp_stream_is_over(const struct tsp_stream *stream)
+{
+    bool last = stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
+
+    if (stream->keep_until_ns != 0) /* those who come within the grace are still to be served */
+        return false;
+    return stream->finished || (last && stream->filler.start < stream->floor);
+}
+
+bool tsp_stream_held_by_grace(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
+
+    return stream->keep_until_ns != 0 && slowest != NULL && slowest->released > stream->keep_position;
+}
+
 const struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     const struct tsp_filler *filler = &stream->filler;
 
-    if (filler->out > 0 || filler->next < filler->limit || tsp_filler_decided(filler))
+    if (filler->out > 0 || filler->next < filler->limit || tsp_filler_decided(filler) ||
+        tsp_stream_held_by_grace(stream, roster))
         return NULL;
     return tsp_roster_slowest(roster, stream);
 }

@@ -48,7 +48,7 @@ struct tsp_stream {
     bool open;              /* enough consumers are there for the first epoch to begin */
     bool finished;          /* the last epoch is decided */
     uint64_t keep_position; /* a group's first epoch stays in the ring */
-    uint64_t keep_until_ns; /* until then */
+    uint64_t keep_until_ns; /* until then; 0: not any more */
 
     /* counts, for the status */
     uint64_t made;
@@ -85,10 +85,19 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
  */
 int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns, bool *wake_out);
 
+/* No epoch is left, or kept, that a newcomer could read from its start. Only asked while nobody is attached. */
+bool tsp_stream_is_over(const struct tsp_stream *stream);
+
+/* The last sample that was made is the stream's last. TSOCKET_EINVAL: some are being made. */
+int tsp_stream_finish(struct tsp_stream *stream);
+
 /* Whether what the consumer sleeps for has come. */
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer);
 
-/* What keeps the ring from moving: a consumer, or NULL: the source (or nobody is there). */
+/* What keeps the ring from moving: a consumer, or NULL: the source, the join grace, or nobody is there. */
 const struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster);
+
+/* Whether it is the join grace: the slowest consumer has left the start behind that is kept for others. */
+bool tsp_stream_held_by_grace(const struct tsp_stream *stream, const struct tsp_roster *roster);
 
 #endif

@@ -4,7 +4,7 @@
  *
  *     options -> producer (name) -> feeds (source, fields, ring) -> streams -> pipeline (decode threads)
  *
- * Signals. SIGTERM and SIGINT end the run, at any time and within two seconds; a second SIGINT at once. The handler
+ * Signals. SIGTERM and SIGINT end the run, at any time and within two seconds, however often they come. The handler
  * sets a flag, which the main thread looks at ten times a second and between the steps of the start, and starts a
  * timer, which ends a process that is stuck in a listing, a decode or a disk all the same: whatever it holds, the
  * kernel frees.
@@ -21,6 +21,7 @@
 
 #include "../ipc/clock.h"
 #include "../ipc/log.h"
+#include "check.h"
 #include "feed.h"
 #include "machine.h"
 #include "options.h"
@@ -39,7 +40,8 @@ enum {
 
 /* ---- signals: a handler reaches nothing but globals ---- */
 
-static volatile sig_atomic_t asked; /* the signal that asked for the end, or 0 */
+static volatile sig_atomic_t asked;                     /* the signal that asked for the end, or 0 */
+static volatile sig_atomic_t stuck_status = EXIT_ENDED; /* of a process that must be ended by the timer */
 
 static void on_signal(int number)
 {
@@ -47,9 +49,7 @@ static void on_signal(int number)
         .it_value = {.tv_sec = PATIENCE_US / 1000000, .tv_usec = PATIENCE_US % 1000000}};
 
     if (number == SIGALRM)
-        _exit(EXIT_ENDED);
-    if (asked && number == SIGINT)
-        _exit(128 + number);
+        _exit(stuck_status);
     if (!asked)
         setitimer(ITIMER_REAL, &patience, NULL);
     asked = number;
@@ -84,6 +84,7 @@ struct daemon {
     uint32_t n_feeds;
     struct tsocket_producer *producer;
     struct tsp_pipeline *pipeline;
+    struct tsp_cache *cache; /* NULL: none */
 };
 
 static int failed(void)
@@ -124,6 +125,22 @@ static int add_streams(struct daemon *daemon)
     return EXIT_ENDED;
 }
 
+static int create_cache(struct daemon *daemon)
+{
+    uint64_t counts[TSOCKET_STREAMS_MAX];
+    char error[256];
+
+    if (daemon->options->cache_bytes == 0)
+        return EXIT_ENDED;
+    for (uint32_t i = 0; i < daemon->n_feeds; i++)
+        counts[i] = daemon->feeds[i].source->count;
+    daemon->cache = tsp_cache_create(daemon->options->cache_bytes, counts, daemon->n_feeds, error, sizeof(error));
+    if (daemon->cache != NULL)
+        return EXIT_ENDED;
+    tsi_log('E', "%s", error);
+    return EXIT_FAILED;
+}
+
 static int start_threads(struct daemon *daemon, uint32_t workers)
 {
     struct tsp_stream_plan plans[TSOCKET_STREAMS_MAX];
@@ -133,8 +150,8 @@ static int start_threads(struct daemon *daemon, uint32_t workers)
         return failed();
     for (uint32_t i = 0; i < daemon->n_feeds; i++)
         plans[i] = daemon->feeds[i].plan;
-    daemon->pipeline = tsp_pipeline_start(daemon->producer, plans, daemon->n_feeds, &daemon->options->limits, workers,
-                                          error, sizeof(error));
+    daemon->pipeline = tsp_pipeline_start(daemon->producer, plans, daemon->n_feeds, &daemon->options->limits,
+                                          daemon->cache, workers, error, sizeof(error));
     if (daemon->pipeline == NULL) {
         tsi_log('E', "%s", error);
         return EXIT_FAILED;
@@ -143,16 +160,39 @@ static int start_threads(struct daemon *daemon, uint32_t workers)
     return EXIT_ENDED;
 }
 
+/* Whether progress is drawn on a terminal. */
+static bool is_live(const struct daemon *daemon)
+{
+    return !daemon->options->quiet && daemon->options->log_format == TSP_LOG_TEXT && isatty(STDERR_FILENO);
+}
+
+static uint32_t workers_of(const struct daemon *daemon)
+{
+    return daemon->options->workers > 0 ? daemon->options->workers : tsp_machine_cpus();
+}
+
+static void note_cache(const struct daemon *daemon)
+{
+    if (daemon->cache == NULL)
+        return;
+    struct tsp_cache_state state = tsp_cache_look(daemon->cache);
+    tsocket_producer_note(daemon->producer, "cache_capacity_bytes", (double)state.capacity_bytes);
+    tsocket_producer_note(daemon->producer, "cache_used_bytes", (double)state.used_bytes);
+    tsocket_producer_note(daemon->producer, "cache_pictures", (double)state.kept);
+    tsocket_producer_note(daemon->producer, "cache_found", (double)state.found);
+    tsocket_producer_note(daemon->producer, "cache_missed", (double)state.missed);
+}
+
 /* Until all is read, something failed, or somebody asked for the end. */
 static int wait_for_end(struct daemon *daemon)
 {
-    bool live = !daemon->options->quiet && daemon->options->log_format == TSP_LOG_TEXT && isatty(STDERR_FILENO);
     struct tsp_progress progress;
     int rc = TSOCKET_EAGAIN;
 
-    tsp_progress_init(&progress, live, tsi_clock_ns());
+    tsp_progress_init(&progress, is_live(daemon), tsi_clock_ns());
     while (!asked && (rc == TSOCKET_EAGAIN || rc == TSOCKET_EINTR)) {
         rc = tsocket_producer_wait(daemon->producer, TICK_MS);
+        note_cache(daemon);
         tsp_progress_tick(&progress, daemon->producer, tsi_clock_ns());
     }
     int status = asked || rc == TSOCKET_END ? EXIT_ENDED : failed();
@@ -164,21 +204,34 @@ static int wait_for_end(struct daemon *daemon)
     return status;
 }
 
+static void log_cache(const struct daemon *daemon)
+{
+    if (daemon->cache == NULL)
+        return;
+    struct tsp_cache_state state = tsp_cache_look(daemon->cache);
+    uint64_t looked = state.found + state.missed;
+    tsi_log('I', "cache: %llu pictures in %.1f of %.1f MiB, %.1f %% of %llu samples found in it",
+            (unsigned long long)state.kept, (double)state.used_bytes / (1024.0 * 1024),
+            (double)state.capacity_bytes / (1024.0 * 1024),
+            looked > 0 ? 100.0 * (double)state.found / (double)looked : 0, (unsigned long long)looked);
+}
+
 static int serve(struct daemon *daemon)
 {
-    uint32_t workers = daemon->options->workers > 0 ? daemon->options->workers : tsp_machine_cpus();
-
     signal(SIGPIPE, SIG_IGN); /* a consumer that dies is no reason to die */
     signal(SIGXFSZ, SIG_IGN); /* nor is a ring larger than ulimit -f: it is refused, with the reason */
     int status = add_streams(daemon);
+    if (status == EXIT_ENDED)
+        status = create_cache(daemon);
     if (status == EXIT_ENDED && !asked) {
         block_signals(SIG_BLOCK);
-        status = start_threads(daemon, workers);
+        status = start_threads(daemon, workers_of(daemon));
         block_signals(SIG_UNBLOCK);
         if (status == EXIT_ENDED)
             status = wait_for_end(daemon);
         tsocket_producer_stop(daemon->producer);
         tsp_pipeline_join(daemon->pipeline);
+        log_cache(daemon);
     }
     return status;
 }
@@ -219,6 +272,71 @@ static int list(const struct daemon *daemon)
     return EXIT_FAILED;
 }
 
+/* ---- --check ---- */
+
+struct watch {
+    struct tsp_progress progress;
+    const struct tsp_feed *feed;
+    uint64_t begun_ns;
+};
+
+static bool watch_check(void *context, uint64_t checked)
+{
+    struct watch *watch = context;
+    uint64_t now_ns = tsi_clock_ns(), count = watch->feed->source->count;
+    double rate = (double)checked * 1e9 / (double)(now_ns - watch->begun_ns + 1);
+    char text[256];
+
+    if (tsp_progress_due(&watch->progress, now_ns) && checked > 0) {
+        snprintf(text, sizeof(text), "stream %s: %llu of %llu checked, %.0f/s, %.0f s left", watch->feed->options->name,
+                 (unsigned long long)checked, (unsigned long long)count, rate, (double)(count - checked) / rate);
+        tsp_progress_show(&watch->progress, text, now_ns);
+    }
+    return !asked;
+}
+
+static int check_feed(const struct daemon *daemon, const struct tsp_feed *feed)
+{
+    struct watch watch = {.feed = feed, .begun_ns = tsi_clock_ns()};
+    const struct tsp_check check = {
+        .source = feed->source,
+        .limits = daemon->options->limits,
+        .workers = workers_of(daemon),
+        .stream = daemon->options->named_streams ? feed->options->name : NULL,
+        .out = stdout,
+        .go_on = watch_check,
+        .context = &watch,
+    };
+    struct tsp_check_result result;
+    char error[1024];
+
+    tsp_progress_init(&watch.progress, is_live(daemon), watch.begun_ns);
+    bool good = tsp_check_run(&check, &result, error, sizeof(error));
+    tsp_progress_clear(&watch.progress);
+    if (!good) {
+        tsi_log('E', "%s", error);
+        return EXIT_FAILED;
+    }
+    double seconds = (double)(tsi_clock_ns() - watch.begun_ns) / 1e9;
+    tsi_log('I', "stream %s: %llu of %llu checked in %.1f s, %.1f MB, %.1f megapixels, %llu bad%s", feed->options->name,
+            (unsigned long long)result.checked, (unsigned long long)feed->source->count, seconds,
+            (double)result.bytes / 1e6, (double)result.pixels / 1e6, (unsigned long long)result.bad,
+            result.stopped ? "; stopped before the end" : "");
+    return result.bad > 0 || result.stopped ? EXIT_FAILED : EXIT_ENDED;
+}
+
+static int check(const struct daemon *daemon)
+{
+    int status = EXIT_ENDED;
+
+    stuck_status = EXIT_FAILED;
+    for (uint32_t i = 0; i < daemon->n_feeds && !asked; i++) {
+        if (check_feed(daemon, &daemon->feeds[i]) != EXIT_ENDED)
+            status = EXIT_FAILED;
+    }
+    return status;
+}
+
 /* The name first: that it is taken should not take a walk over a million files to find out. */
 static int run(const struct tsp_options *options)
 {
@@ -227,15 +345,16 @@ static int run(const struct tsp_options *options)
 
     daemon.options = options;
     catch_signals();
-    int status = options->list ? EXIT_ENDED : open_producer(&daemon);
+    int status = options->list || options->check ? EXIT_ENDED : open_producer(&daemon);
     if (status != EXIT_ENDED)
         return status;
     status = open_feeds(&daemon, &problem);
     if (status != EXIT_ENDED)
         tsi_log('E', "%s", problem.text);
     else if (!asked)
-        status = options->list ? list(&daemon) : serve(&daemon);
+        status = options->list ? list(&daemon) : options->check ? check(&daemon) : serve(&daemon);
     tsocket_producer_close(daemon.producer);
+    tsp_cache_destroy(daemon.cache);
     for (uint32_t i = 0; i < daemon.n_feeds; i++)
         tsp_feed_close(&daemon.feeds[i]);
     return status;

@@ -87,7 +87,7 @@ static void print_wrapped(const char *text, size_t column, FILE *out)
 static size_t print_name(const struct tsp_option *option, FILE *out)
 {
     bool off_form = option->type == TSP_OPTION_SWITCH && option->initial != NULL && strcmp(option->initial, "on") == 0;
-    int column = fprintf(out, "%c ", option->per_stream ? '*' : ' ');
+    int column = fprintf(out, "%c%c", option->per_stream ? '*' : ' ', option->per_view ? '+' : ' ');
 
     if (option->letter != 0)
         column += fprintf(out, "-%c, ", option->letter);

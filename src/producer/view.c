@@ -78,6 +78,9 @@ static void plan_eval(const struct tsp_recipe *recipe, uint32_t width, uint32_t 
 static void set_output(const struct tsp_recipe *recipe, uint32_t width, uint32_t height, struct tsp_view *view)
 {
     view->filter = recipe->filter;
+    view->fast = recipe->quality == TSP_FAST;
+    view->flop = false;
+    view->turn = false;
     view->out = (struct tsp_output){
         .width = width,
         .height = height,

@@ -55,6 +55,13 @@ class ConsumerDeathTest(SystemTest):
 
         wait_until(quiet, what="a full ring")
 
+    def test_a_daemon_whose_last_epoch_nobody_can_read_any_more_ends(self):
+        daemon = self.start_daemon("synthetic:101x8x8", "--ring", "32", "--epochs", "1")
+        reader = self.tap(daemon, 5, "--hold-ms", "10")
+        reader.wait_batches(10)  # the epoch's start has left the ring
+        reader.kill()
+        self.assertEqual(daemon.wait(patient(5)), 0)
+
     def test_a_consumer_that_dies_while_it_holds_a_batch_frees_the_others(self):
         daemon = self.start()
         survivors = [self.survivor(daemon, 5), self.survivor(daemon, 3)]
@@ -149,8 +156,8 @@ class ConsumerDeathTest(SystemTest):
 
     def test_two_deaths_at_once_free_the_third(self):
         daemon = self.start()
-        tap = self.survivor(daemon, 3)
         victims = [self.holder(daemon), self.holder(daemon, 7)]
+        tap = self.survivor(daemon, 3)
         self.wait_blocked(tap)
         for victim in victims:
             victim.signal(9)

@@ -216,6 +216,28 @@ class ChangingFolderTest(SystemTest):
         self.assertIn("permission", daemon.stderr())
 
 
+class CheckTest(SystemTest):
+    def test_a_check_names_the_bad_files_and_says_so_in_its_exit_status(self):
+        case, good = folder_case("bad_files"), folder_case("prime_13")
+        done = self.run_program(TSOCKETD, "--check", input_path(case["dir"]))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        reported = {line["key"]: line["kind"] for line in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(reported, {e["path"]: e["class"] for e in case["errors"]})
+        done = self.run_program(TSOCKETD, "--check", input_path(good["dir"]))
+        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stderr)
+
+    def test_damage_below_every_crop_is_found(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 1, 1)
+        path = os.path.join(folder, "class000", "00000.jpg")
+        with open(path, "r+b") as f:
+            data = f.read()
+            f.seek(len(data) - 40)
+            f.write(b"\xff\xd9" * 19)  # whole to the eye that looks for the end marker
+        done = self.run_program(TSOCKETD, "--check", folder)
+        self.assertEqual(done.returncode, 1, done.stdout)
+
+
 class TrickyImagesTest(SystemTest):
     def test_every_tricky_picture_is_delivered_or_counted_as_the_expectation_says(self):
         folder = os.path.join(self.folder, "tricky")
@@ -225,8 +247,9 @@ class TrickyImagesTest(SystemTest):
             shutil.copy(input_path(case["file"]), os.path.join(folder, "all", case["id"] + ".jpg"))
         keys = self.listed_keys(folder)
         self.assertEqual(len(keys), len(cases))
-        daemon = self.start_daemon(folder, "--size", "16", "--augment", "eval", "--ring", "64")
-        tap = self.tap(daemon, 1, "--epochs", "1").finish()
+        daemon = self.start_daemon(folder, "--size", "16", "--augment", "eval", "--ring", "64", "--epochs", "1")
+        tap = self.tap(daemon, 1).finish()
+        self.assertEqual(daemon.wait(), 0)
         delivered = {keys[i] for i in tap.epochs()[0].indices()}
         for case in cases:
             key = f"all/{case['id']}.jpg"

@@ -80,6 +80,21 @@ class JoiningTest(SystemTest):
             self.processes.remove(tap)
         self.assertTrue(leader.running())
 
+    def test_a_consumer_that_comes_after_the_last_epoch_has_begun_is_told(self):
+        daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64", "--epochs", "1")
+        early = self.leader(daemon)
+        late = self.tap(daemon, 7).finish(3)
+        (error,) = late.of_kind("error")
+        self.assertEqual(error["code"], "EREFUSED")
+        self.assertIn("last epoch", error["message"])
+        early.finish()
+
+    def test_a_consumer_that_was_started_first_waits_for_the_daemon(self):
+        tap = self.tap("main", 5, "--wait-ms", "20000", "--epochs", "1")
+        self.start_daemon("synthetic:13x8x8", "--ring", "64")
+        tap.finish()
+        self.assert_whole_epochs(tap, 13, 5, range(1))
+
     def test_a_consumer_that_finds_no_other_does_not_wait_for_an_epoch_to_pass(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
         first = self.tap(daemon, 5)

@@ -44,6 +44,12 @@ class RefusedConsumerTest(SystemTest):
         tap = self.tap(daemon, 20, "--epochs", "2").finish()
         self.assert_whole_epochs(tap, 101, 20, range(2))
 
+    def test_a_cache_larger_than_the_memory_is_refused(self):
+        daemon = self.launch_daemon("synthetic:13x8x8", "--cache", "1000000GiB")
+        self.assertEqual(daemon.wait(), 1)
+        self.assertIn("--cache", daemon.stderr())
+        self.assertIn("available", daemon.stderr())
+
     def test_a_batch_of_zero_is_a_usage_error(self):
         daemon = self.start_daemon("synthetic:13x8x8")
         self.tap(daemon, 0).finish(2)
@@ -140,6 +146,44 @@ class TwoDaemonsTest(SystemTest):
         for name, samples in (("a", 13), ("b.2_x-", 17)):
             tap = self.tap(name, 5, "--epochs", "1").finish()
             self.assert_whole_epochs(tap, samples, 5, range(1))
+
+
+class RuntimeFolderTest(SystemTest):
+    def test_without_a_folder_of_its_own_a_daemon_uses_the_session_s(self):
+        del self.environment["TSOCKET_DIR"]
+        session = os.path.join(self.folder, "session")
+        os.mkdir(session)
+        self.environment["XDG_RUNTIME_DIR"] = session
+        self.start_daemon("synthetic:13x8x8", "--ring", "64", name="session-test")
+        self.assertTrue(os.path.isdir(os.path.join(session, "tsocket", "session-test")))
+        tap = self.tap("session-test", 5, "--epochs", "1").finish()
+        self.assert_whole_epochs(tap, 13, 5, range(1))
+        nobody = self.tap("nobody", 5).finish(3)
+        for place in (os.path.join(session, "tsocket"), f"/tmp/tsocket-{os.geteuid()}"):
+            self.assertIn(place, nobody.of_kind("error")[0]["message"])
+
+    def test_a_path_too_long_for_a_socket_is_an_error_with_the_limit(self):
+        self.environment["TSOCKET_DIR"] = os.path.join(self.folder, "x" * 100)
+        daemon = self.launch_daemon("synthetic:13x8x8")
+        self.assertEqual(daemon.wait(5), 1)
+        self.assertIn("107", daemon.stderr())
+        self.assertIn("TSOCKET_DIR", daemon.stderr())
+
+    def test_names_have_at_most_64_characters(self):
+        refused = self.launch_daemon("synthetic:13x8x8", name="n" * 65)
+        self.assertEqual(refused.wait(5), 2)
+        self.assertIn("64", refused.stderr())
+
+    def test_a_foreign_file_in_the_daemon_s_folder_stays(self):
+        path = os.path.join(self.runtime, "main")
+        os.makedirs(path, mode=0o700)
+        with open(os.path.join(path, "notes"), "w", encoding="utf-8") as f:
+            f.write("mine")
+        daemon = self.start_daemon("synthetic:13x8x8")
+        self.assertEqual(daemon.terminate(), 0)
+        self.assertEqual(os.listdir(path), ["notes"])
+        os.unlink(os.path.join(path, "notes"))
+        os.rmdir(path)
 
 
 class UsageTest(SystemTest):

@@ -533,6 +533,47 @@ static void consumers_in_threads_of_the_producers_process_get_everything(void **
     rig_close(rig);
 }
 
+static void positions_go_on_beyond_32_bits(void **state)
+{
+    const uint32_t batch_size = UINT32_C(1) << 26;
+    const struct tsocket_field byte = {.name = "byte", .dtype = TSOCKET_UINT8};
+    struct tsocket_producer_options options;
+    struct tsocket_stream_options stream;
+    struct tsocket_producer *producer;
+    struct tsocket_options one_at_a_time;
+    struct tsocket *ts;
+
+    (void)state;
+    rig_folder_make();
+    tsocket_producer_options_init(&options);
+    options.name = RIG_NAME;
+    tsocket_stream_options_init(&stream);
+    stream.fields = &byte;
+    stream.n_fields = 1;
+    stream.epoch_samples = UINT64_C(1) << 40;
+    stream.capacity = batch_size;
+    stream.max_batch = batch_size;
+    stream.null = true;
+    assert_int_equal(tsocket_producer_open(&options, &producer), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_add_stream(producer, &stream, NULL), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_start(producer), TSOCKET_OK);
+    tsocket_options_init(&one_at_a_time);
+    one_at_a_time.hold = 1;
+    ts = rig_attach(batch_size, &one_at_a_time);
+    for (uint64_t position = 0; position < UINT64_C(1) << 34; position += batch_size) {
+        struct tsocket_batch batch;
+
+        assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_OK);
+        assert_int_equal(batch.position, position);
+        assert_int_equal(batch.first, position);
+        assert_int_equal(batch.count, batch_size);
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    }
+    tsocket_close(ts);
+    tsocket_producer_close(producer);
+    rig_folder_check_and_remove();
+}
+
 /* Between the windows 11 .. 21 of one epoch and 0 .. 10 of the next lie 7 samples that are left out. */
 static void windows_on_both_sides_of_a_dropped_tail_fit_or_are_refused(void **state)
 {
@@ -722,6 +763,7 @@ int main(void)
         cmocka_unit_test(an_epoch_of_unknown_length_ends_the_same_with_many_threads),
         cmocka_unit_test(an_epoch_of_unknown_length_may_be_longer_than_the_ring),
         cmocka_unit_test(consumers_in_threads_of_the_producers_process_get_everything),
+        cmocka_unit_test(positions_go_on_beyond_32_bits),
         cmocka_unit_test(windows_on_both_sides_of_a_dropped_tail_fit_or_are_refused),
         cmocka_unit_test(windows_of_as_many_epochs_as_the_ring_has_can_be_held),
         cmocka_unit_test(who_waits_for_the_others_of_a_group_sleeps),

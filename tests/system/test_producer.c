@@ -129,6 +129,129 @@ static void wait_ends_when_all_epochs_were_read(void **state)
     rig_close(rig);
 }
 
+/* Writes values first .. first + count - 1 of epoch 0 in one call; how many were written. */
+static uint64_t write_values(struct tsocket_producer *producer, int timeout_ms, uint64_t first, uint64_t count,
+                             int rc_expected)
+{
+    int64_t values[16];
+    const void *const data[] = {values};
+    uint64_t written = UINT64_MAX;
+
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = rig_value(0, first + i);
+    assert_int_equal(tsocket_producer_write(producer, 0, timeout_ms, data, count, &written), rc_expected);
+    return written;
+}
+
+static void expect_values(struct tsocket *ts, uint64_t first, uint32_t count)
+{
+    struct tsocket_batch batch;
+
+    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_OK);
+    assert_int_equal(batch.count, count);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(((const int64_t *)batch.data[0])[i], rig_value(0, first + i));
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+}
+
+/* A producer that writes whole batches itself, in epochs of `epoch_samples`, for ever, and one consumer. */
+static struct tsocket_producer *start_writing(uint64_t epoch_samples, struct tsocket **ts_out)
+{
+    struct tsocket_stream_options stream;
+    struct tsocket_producer *producer;
+
+    rig_folder_make();
+    init_stream(&stream);
+    stream.epoch_samples = epoch_samples;
+    stream.on_bad = TSOCKET_BAD_FAIL;
+    producer = start_bare(&stream);
+    *ts_out = rig_attach(4, NULL);
+    return producer;
+}
+
+static void end_writing(struct tsocket_producer *producer, struct tsocket *ts)
+{
+    tsocket_close(ts);
+    tsocket_producer_close(producer);
+    rig_folder_check_and_remove();
+}
+
+static void whole_batches_are_written_as_far_as_there_is_room(void **state)
+{
+    struct tsocket *ts;
+    struct tsocket_producer *producer = start_writing(10, &ts);
+    uint64_t written = UINT64_MAX;
+
+    (void)state;
+    assert_int_equal(write_values(producer, 0, 0, 10, TSOCKET_EAGAIN), 8);
+    expect_values(ts, 0, 4);
+    expect_values(ts, 4, 4);
+    assert_int_equal(write_values(producer, 20000, 8, 2, TSOCKET_OK), 2);
+    expect_values(ts, 8, 2);
+    rig_expect_epoch_end(ts, 0, 10);
+    assert_int_equal(tsocket_producer_write(producer, 1, 0, NULL, 1, &written), TSOCKET_EINVAL);
+    assert_int_equal(written, 0);
+    tsocket_producer_stop(producer);
+    assert_int_equal(write_values(producer, -1, 0, 1, TSOCKET_END), 0);
+    end_writing(producer, ts);
+}
+
+static void an_epoch_may_end_sooner_than_was_said(void **state)
+{
+    struct tsocket *ts;
+    struct tsocket_producer *producer = start_writing(10, &ts);
+    struct tsocket_claim claim;
+
+    (void)state;
+    assert_int_equal(write_values(producer, 0, 0, 6, TSOCKET_OK), 6);
+    assert_int_equal(tsocket_producer_claim(producer, 0, &claim), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_end_epoch(producer, &claim), TSOCKET_OK);
+    expect_values(ts, 0, 4);
+    expect_values(ts, 4, 2);
+    rig_expect_epoch_end(ts, 0, 6);
+    end_writing(producer, ts);
+}
+
+static void a_stream_can_be_finished_between_two_epochs(void **state)
+{
+    struct tsocket *ts;
+    struct tsocket_producer *producer = start_writing(4, &ts);
+    struct tsocket_batch batch;
+
+    (void)state;
+    assert_int_equal(write_values(producer, 0, 0, 4, TSOCKET_OK), 4);
+    expect_values(ts, 0, 4);
+    rig_expect_epoch_end(ts, 0, 4);
+    assert_int_equal(tsocket_next(ts, 50, &batch), TSOCKET_EAGAIN); /* it has begun the next one already */
+    assert_int_equal(tsocket_producer_finish(producer, 0), TSOCKET_OK);
+    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_END);
+    assert_int_equal(write_values(producer, -1, 0, 1, TSOCKET_END), 0);
+    tsocket_close(ts);
+    assert_int_equal(tsocket_producer_wait(producer, 20000), TSOCKET_END);
+    end_writing(producer, NULL);
+}
+
+static void a_stream_can_be_finished_in_the_middle_of_an_epoch(void **state)
+{
+    struct tsocket *ts;
+    struct tsocket_producer *producer = start_writing(0, &ts);
+    struct tsocket_claim claim;
+    struct tsocket_batch batch;
+
+    (void)state;
+    assert_int_equal(write_values(producer, 0, 0, 5, TSOCKET_OK), 5);
+    expect_values(ts, 0, 4); /* while nobody knows where the epoch will end */
+    assert_int_equal(tsocket_producer_claim(producer, 0, &claim), TSOCKET_OK);
+    assert_int_equal(tsocket_producer_finish(producer, 0), TSOCKET_EINVAL); /* a sample is being made */
+    *(int64_t *)claim.data[0] = rig_value(0, 5);
+    tsocket_producer_commit(producer, &claim);
+    assert_int_equal(tsocket_producer_finish(producer, 0), TSOCKET_OK);
+    expect_values(ts, 4, 2);
+    rig_expect_epoch_end(ts, 0, 6);
+    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_END);
+    end_writing(producer, ts);
+}
+
 /*
  * Of 0 .. 9 every third is bad. 0 is replaced by the last, 9, which is bad as well, then by 8; 3 by 7, the last that is
  * left; and behind 5 only 6 remains, which is bad.
@@ -380,6 +503,10 @@ int main(void)
         cmocka_unit_test(samples_become_readable_in_order_whatever_the_order_of_commits),
         cmocka_unit_test(a_full_ring_gives_no_claims_until_something_is_released),
         cmocka_unit_test(wait_ends_when_all_epochs_were_read),
+        cmocka_unit_test(whole_batches_are_written_as_far_as_there_is_room),
+        cmocka_unit_test(an_epoch_may_end_sooner_than_was_said),
+        cmocka_unit_test(a_stream_can_be_finished_between_two_epochs),
+        cmocka_unit_test(a_stream_can_be_finished_in_the_middle_of_an_epoch),
         cmocka_unit_test(the_epochs_last_samples_take_the_places_of_bad_ones),
         cmocka_unit_test(masked_samples_stay_in_their_places),
         cmocka_unit_test(the_first_bad_sample_ends_a_run_that_tolerates_none),

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `tsocketctl` says and writes."""
+import io
 import json
 import os
 import unittest
 
 import numpy as np
+from PIL import Image
 
-from harness import SystemTest
+import pictures
+from harness import SystemTest, wait_until
 
 
 class DumpTest(SystemTest):
@@ -62,8 +65,35 @@ class DumpTest(SystemTest):
             self.assertLess(source, 3)
             self.assertTrue((image[n] == image[source]).all())
 
+    def test_views_are_fields_and_their_boxes_can_be_followed(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 2, 3)
+        views = ("--view", "big:size=24:hflip=1", "--view", "whole:size=24:augment=eval:crop-pct=1")
+        tap, dump = self.dump(folder, 6, *views, "--aug", "--no-shuffle")
+        batch = tap.of_kind("batch")[0]
+        big, whole = self.load(dump, batch, "big"), self.load(dump, batch, "whole")
+        self.assertEqual((big.shape, whole.shape), ((6, 24, 24, 3), (6, 24, 24, 3)))
+        for n, (x, y, width, height, flip) in enumerate(self.load(dump, batch, "big.aug").tolist()):
+            self.assertEqual(flip, 1)
+            with Image.open(io.BytesIO(pictures.jpeg(n))) as picture:
+                crop = picture.convert("RGB").crop((x, y, x + width, y + height))
+            want = np.asarray(crop.resize((24, 24), Image.BILINEAR))[:, ::-1]
+            self.assertTrue((big[n] == want).all())
+        self.assertEqual(self.load(dump, batch, "whole.aug").tolist(), [[8, 0, 48, 48, 0]] * 6)
+
 
 class StatusTest(SystemTest):
+    def test_the_status_tells_what_the_cache_holds_and_saves(self):
+        folder = os.path.join(self.folder, "photos")
+        pictures.make_folder(folder, 2, 5)
+        daemon = self.start_daemon(folder, "--size", "16", "--ring", "32", "--cache", "1MiB")
+        self.tap(daemon, 5, "--epochs", "3").finish()
+        wait_until(lambda: daemon.status()["notes"].get("cache_found", 0) >= 20)
+        notes = daemon.status()["notes"]
+        self.assertEqual((notes["cache_capacity_bytes"], notes["cache_pictures"]), (1 << 20, 10))
+        self.assertEqual(notes["cache_missed"], 10)
+        self.assertGreaterEqual(notes["cache_used_bytes"], 10 * 64 * 48 * 3)
+
     def test_the_status_tells_who_is_there_and_what_holds_the_ring_back(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
         slow = self.tap(daemon, 8, "--hold-ms", "3600000")

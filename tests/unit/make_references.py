@@ -5,6 +5,8 @@
     make_references.py DIR
 
     DIR/NAME.jpg, DIR/NAME.rgb   pictures in every common layout, and their pixels
+    DIR/large/NAME.jpg           two pictures that are larger than what is made of them
+    DIR/png/NAME.png, NAME.rgb   PNG files, some interlaced
     DIR/resizes.bin              resizes, one behind the other, little-endian: u32 source width, source height, filter
                                  (0 bilinear, 1 bicubic), clip (1 the box is cut out first), width, height; f64 box x,
                                  y, width, height; the pixels of the source and of the result
@@ -15,6 +17,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 from PIL import Image
@@ -68,6 +71,55 @@ def jpegs(folder):
             put(os.path.join(folder, "%s_%dx%d" % (name, width, height)), by_cjpeg(picture(width, height, 3), *options))
 
 
+def photo(width, height):
+    """As a camera sees it: soft, with some edges, and little noise."""
+    rs = np.random.RandomState(5)
+    small = Image.fromarray(rs.randint(0, 256, (height // 24, width // 24, 3)).astype(np.uint8))
+    a = np.asarray(small.resize((width, height), Image.Resampling.BICUBIC)).astype(float)
+    a[height // 3: height // 2, width // 4: width // 2] = (240, 20, 40)
+    return Image.fromarray((a + rs.normal(0, 2, a.shape)).clip(0, 255).astype(np.uint8))
+
+
+def large(folder):
+    os.makedirs(folder)
+    for name, subsampling in (("444", 0), ("420", 2)):
+        photo(1203, 905).save(os.path.join(folder, name + ".jpg"), quality=95, subsampling=subsampling)
+
+
+def interlaced(im):
+    """A PNG in the seven passes of Adam7, which Pillow does not write."""
+    a, rows = np.asarray(im), []
+    for x, y, dx, dy in ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)):
+        part = a[y::dy, x::dx]
+        rows += [b"\0" + row.tobytes() for row in part if part.shape[1]]
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = struct.pack(">IIBBBBB", im.size[0], im.size[1], 8, 2, 0, 0, 1)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"".join(rows))) + \
+        chunk(b"IEND", b"")
+
+
+def pngs(folder):
+    os.makedirs(folder)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(40, 30, 1).save(os.path.join(folder, "turned.png"), exif=exif)
+    for width, height in ((333, 251), (17, 130), (1, 1)):
+        for mode in ("RGB", "L", "P", "RGBA", "LA", "1", "interlaced"):
+            im = picture(width, height, 7)
+            path = os.path.join(folder, "%s_%dx%d" % (mode, width, height))
+            data = io.BytesIO()
+            if mode == "interlaced":
+                data.write(interlaced(im))
+            else:
+                im = im.convert(mode)
+                im.save(data, "PNG")
+            for name, content in ((".png", data.getvalue()), (".rgb", im.convert("RGB").tobytes())):
+                with open(path + name, "wb") as f:
+                    f.write(content)
+
+
 def resizes(folder):
     rs = np.random.RandomState(1)
     with open(os.path.join(folder, "resizes.bin"), "wb") as f:
@@ -93,4 +145,6 @@ def resizes(folder):
 
 if __name__ == "__main__":
     jpegs(sys.argv[1])
+    large(os.path.join(sys.argv[1], "large"))
+    pngs(os.path.join(sys.argv[1], "png"))
     resizes(sys.argv[1])

@@ -17,7 +17,7 @@
 static const struct tsp_limits limits = {.max_pixels = 1 << 20, .max_scans = 100};
 static const char *folder;
 static struct tsp_jpeg *jpeg;
-static char why[TSP_JPEG_WHY_MAX];
+static char why[TSP_WHY_MAX];
 
 static int make(void **state)
 {
@@ -76,7 +76,7 @@ static void assert_part_equals(const struct picture *picture, const struct tsp_r
     uint32_t width, height;
     struct tsp_pixels pixels;
     assert_int_equal(tsp_jpeg_header(jpeg, picture->file, picture->file_len, &width, &height), TSP_GOOD);
-    assert_int_equal(tsp_jpeg_decode(jpeg, wanted, &pixels), TSP_GOOD);
+    assert_int_equal(tsp_jpeg_decode(jpeg, wanted, 1, &pixels), TSP_GOOD);
     const struct tsp_rect *part = &pixels.part;
     assert_true(part->x <= wanted->x && part->x + part->width >= wanted->x + wanted->width);
     assert_true(part->y <= wanted->y && part->y + part->height >= wanted->y + wanted->height);
@@ -126,7 +126,7 @@ static void check_cut_below(const struct picture *picture)
     struct tsp_pixels pixels;
     const struct tsp_rect top = {0, 0, picture->width, 1};
     assert_int_equal(tsp_jpeg_header(jpeg, picture->file, picture->file_len - 12, &width, &height), TSP_GOOD);
-    assert_int_equal(tsp_jpeg_decode(jpeg, &top, &pixels), TSP_TRUNCATED);
+    assert_int_equal(tsp_jpeg_decode(jpeg, &top, 1, &pixels), TSP_TRUNCATED);
     assert_non_null(strstr(why, "too early"));
 }
 

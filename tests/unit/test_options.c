@@ -91,6 +91,10 @@ static void defaults_are_those_of_the_recipe(void **state)
     assert_true(train->recipe.hflip == recipe.hflip);
     assert_true(train->recipe.crop_pct == recipe.crop_pct);
     assert_int_equal(train->recipe.filter, recipe.filter);
+    assert_int_equal(train->recipe.quality, recipe.quality);
+    assert_true(train->recipe.exif == recipe.exif);
+    assert_int_equal(train->n_views, 0);
+    assert_false(train->aug);
     assert_int_equal(train->recipe.dtype, recipe.dtype);
     assert_int_equal(train->recipe.layout, recipe.layout);
     assert_memory_equal(train->recipe.mean, recipe.mean, sizeof(recipe.mean));
@@ -478,9 +482,89 @@ static void a_ring_of_too_few_bytes_is_refused(void **state)
     done();
 }
 
+/* ---- views ---- */
+
+static void views_are_the_recipe_but_for_their_keys(void **state)
+{
+    (void)state;
+    assert_true(parse("--view big --view small:size=96:scale=0.05,0.4,augment=eval --size 128 --hflip 0 /data"));
+    const struct tsp_stream_options *train = &options.streams[0];
+    assert_int_equal(train->n_views, 2);
+    assert_string_equal(train->views[0].name, "big");
+    assert_int_equal(train->views[0].recipe.size, 128);
+    assert_string_equal(train->views[1].name, "small");
+    assert_int_equal(train->views[1].recipe.size, 96);
+    assert_int_equal(train->views[1].recipe.augment, TSP_AUGMENT_EVAL);
+    assert_true(train->views[1].recipe.scale[0] == 0.05 && train->views[1].recipe.scale[1] == 0.4);
+    assert_true(train->views[1].recipe.hflip == 0);
+    assert_int_equal(train->recipe.size, 128);
+    done();
+}
+
+static void a_streams_views_replace_the_common_ones(void **state)
+{
+    (void)state;
+    assert_true(parse("--view a --view b /data --stream val=/val,view=c:size=64:augment=eval,aug=on,view=d"));
+    assert_int_equal(options.streams[0].n_views, 2);
+    assert_false(options.streams[0].aug);
+    assert_int_equal(options.streams[1].n_views, 2);
+    assert_string_equal(options.streams[1].views[0].name, "c");
+    assert_int_equal(options.streams[1].views[0].recipe.size, 64);
+    assert_string_equal(options.streams[1].views[1].name, "d");
+    assert_true(options.streams[1].aug);
+    done();
+}
+
+static void a_file_may_list_views(void **state)
+{
+    (void)state;
+    assert_true(merge_config("{\"dataset\": \"/data\", \"view\": [\"a:size=32\", \"b\"]}", ""));
+    assert_int_equal(options.streams[0].n_views, 2);
+    assert_int_equal(options.streams[0].views[0].recipe.size, 32);
+    done();
+    assert_true(merge_config("{\"dataset\": \"/data\", \"view\": \"a:size=32\"}", ""));
+    assert_int_equal(options.streams[0].n_views, 1);
+    done();
+    assert_false(merge_config("{\"dataset\": \"/data\", \"view\": [1]}", ""));
+    assert_problem("conf.json: view: must be a string or a list of strings");
+}
+
+static void every_problem_of_a_view_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *text;
+    } wrong[] = {
+        {"--view a:size=0 /d", "--view a: size=0: must be a whole number from 1 to 8192; for example 224"},
+        {"--view a:seed=1 /d", "--view a: seed=1: seed is the same for all views of a stream"},
+        {"--view a:sice=1 /d", "--view a: sice=1: unknown key; tsocketd --help marks the keys of a view with +"},
+        {"--view a:eval /d", "--view a: eval: must be KEY=VALUE; for example size=96"},
+        {"--view a: /d", "--view a: : must be KEY=VALUE; for example size=96"},
+        {"--view a --view a /d", "--view a: there is a field a already; give the view another name"},
+        {"--view index /d", "--view index: there is a field index already; give the view another name"},
+        {"--view .a /d", "--view .a: a view's name has 1 to 60 of the characters A-Z a-z 0-9 . _ - and does not start "
+                         "with a dot; for example small:size=96"},
+        {"--view a:mean=1,1,1 /d", "stream train: --mean and --std do nothing with --dtype uint8; leave them out, or "
+                                   "add --dtype float32"},
+        {"--aug --view a --view b --view c --view d --view e --view f --view g --view h /d",
+         "stream train: 8 views with --aug make 18 fields, the limit is 16; leave out some of the views, or --aug"},
+        {"--view a --view b --view c --view d --view e --view f --view g --view h --view i /d",
+         "--view i: must be a name, then keys: NAME[:KEY=VALUE...], of less than 256 bytes, and at most 8 of them; for "
+         "example small:size=96:scale=0.05,0.4"},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_false(parse(wrong[i].line));
+        assert_problem(wrong[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(views_are_the_recipe_but_for_their_keys),
+        cmocka_unit_test(a_streams_views_replace_the_common_ones),
+        cmocka_unit_test(a_file_may_list_views),
+        cmocka_unit_test(every_problem_of_a_view_is_said),
         cmocka_unit_test(defaults_are_those_of_the_recipe),
         cmocka_unit_test(a_flag_wins_over_a_variable_over_the_file_over_the_default),
         cmocka_unit_test(the_last_of_two_flags_counts),

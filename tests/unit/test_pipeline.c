@@ -31,6 +31,8 @@ struct slot {
     int64_t label;
     int64_t index;
     uint8_t valid;
+    uint8_t small[IMAGE_BYTES / 4]; /* a second view */
+    float aug[2][TSP_AUG_VALUES];
     bool committed;
     char kind[32]; /* of a reject */
     char why[256];
@@ -62,7 +64,7 @@ int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, st
         .epoch = 2,
         .ordinal = ordinal,
         .position = ordinal,
-        .data = {slot->image, &slot->label, &slot->index, &slot->valid},
+        .data = {slot->image, &slot->label, &slot->index, &slot->valid, slot->small, slot->aug[0], slot->aug[1]},
     };
     return TSOCKET_OK;
 }
@@ -102,24 +104,53 @@ static struct tsp_source *open_source(const char *spec)
     return source;
 }
 
-/* One epoch of `source` through `workers` threads; the slots are the caller's. */
-static struct tsocket_producer run(const struct tsp_source *source, enum tsocket_on_bad on_bad, uint32_t workers)
+/* One epoch of `plan` through `workers` threads; the slots are the caller's. */
+static struct tsocket_producer run_cached(const struct tsp_stream_plan *plan, struct tsp_cache *cache, uint32_t workers)
 {
     char error[256] = "";
     struct tsocket_producer producer = {
-        .count = source->count,
+        .count = plan->source->count,
         .signals_blocked = true,
         .slots = calloc(SAMPLES_MAX, sizeof(struct slot)),
     };
-    struct tsp_stream_plan plan = {.source = source, .on_bad = on_bad};
-    tsp_recipe_init(&plan.recipe);
-    plan.recipe.size = SIDE;
-    assert_true(source->count <= SAMPLES_MAX);
-    struct tsp_pipeline *pipeline = tsp_pipeline_start(&producer, &plan, 1, &limits, workers, error, sizeof error);
+    assert_true(plan->source->count <= SAMPLES_MAX);
+    struct tsp_pipeline *pipeline =
+        tsp_pipeline_start(&producer, plan, 1, &limits, cache, workers, error, sizeof error);
     assert_non_null(pipeline);
     tsp_pipeline_join(pipeline);
     assert_true(producer.signals_blocked);
     return producer;
+}
+
+static struct tsocket_producer run_plan(const struct tsp_stream_plan *plan, uint32_t workers)
+{
+    return run_cached(plan, NULL, workers);
+}
+
+static struct tsp_stream_plan plain_plan(const struct tsp_source *source, enum tsocket_on_bad on_bad)
+{
+    struct tsp_stream_plan plan = {.source = source, .on_bad = on_bad};
+    tsp_recipe_init(&plan.recipe);
+    plan.recipe.size = SIDE;
+    return plan;
+}
+
+/* Two views, the second of half the size, with their augs; all that is in a slot. */
+static struct tsp_stream_plan two_views(const struct tsp_source *source)
+{
+    struct tsp_stream_plan plan = plain_plan(source, TSOCKET_BAD_MASK);
+    plan.n_views = 2;
+    plan.aug = true;
+    plan.views[0] = (struct tsp_named_view){"big", plan.recipe};
+    plan.views[1] = (struct tsp_named_view){"small", plan.recipe};
+    plan.views[1].recipe.size = SIDE / 2;
+    return plan;
+}
+
+static struct tsocket_producer run(const struct tsp_source *source, enum tsocket_on_bad on_bad, uint32_t workers)
+{
+    const struct tsp_stream_plan plan = plain_plan(source, on_bad);
+    return run_plan(&plan, workers);
 }
 
 static void bytes_do_not_depend_on_the_number_of_threads(void **state)
@@ -243,7 +274,7 @@ static void a_failing_disk_ends_the_run(void **state)
 static void masked_streams_have_one_field_more(void **state)
 {
     (void)state;
-    struct tsocket_field fields[4];
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX];
     struct tsp_source *source = open_source("synthetic:7x5x3");
     struct tsp_stream_plan plan = {.source = source};
     tsp_recipe_init(&plan.recipe);
@@ -259,6 +290,104 @@ static void masked_streams_have_one_field_more(void **state)
     assert_string_equal(fields[TSP_FIELD_VALID].name, "valid");
     assert_int_equal(fields[TSP_FIELD_VALID].dtype, TSOCKET_UINT8);
     tsp_source_close(source);
+}
+
+static void views_are_fields_of_their_own(void **state)
+{
+    (void)state;
+    struct tsocket_field fields[TSOCKET_FIELDS_MAX];
+    struct tsp_source *source = open_source(inputs_path(root, "folders/bad_files"));
+    const struct tsp_stream_plan plan = two_views(source);
+    static const char *const names[] = {"big", "label", "index", "valid", "small", "big.aug", "small.aug"};
+    assert_int_equal(tsp_stream_plan_fields(&plan, fields), 7);
+    for (size_t i = 0; i < 7; i++)
+        assert_string_equal(fields[i].name, names[i]);
+    assert_int_equal(fields[0].shape[0], SIDE);
+    assert_int_equal(fields[4].shape[0], SIDE / 2);
+    assert_int_equal(fields[5].shape[0], TSP_AUG_VALUES);
+    assert_int_equal(fields[5].dtype, TSOCKET_FLOAT32);
+    tsp_source_close(source);
+}
+
+/* The second view of the sample in `slot`, made once more by itself, is that of the slot; its aug is the box. */
+static void check_second_view(const struct tsp_stream_plan *plan, const struct slot *slot, struct tsp_decoder *decoder)
+{
+    struct tsp_encoded encoded = {0};
+    struct tsp_view view;
+    uint32_t width, height;
+    uint8_t made[IMAGE_BYTES / 4];
+    assert_int_equal(plan->source->ops->read(plan->source, (uint64_t)slot->index, &encoded), TSP_GOOD);
+    assert_int_equal(tsp_decoder_header(decoder, &encoded, true, &width, &height), TSP_GOOD);
+    tsp_view_plan(&plan->views[1].recipe, 2, (uint64_t)slot->index, 1, width, height, &view);
+    view.out.data = made;
+    assert_int_equal(tsp_decoder_draw(decoder, &view, 1), TSP_GOOD);
+    assert_memory_equal(slot->small, made, sizeof made);
+    const float aug[] = {(float)view.x, (float)view.y, (float)view.width, (float)view.height, view.flip};
+    assert_memory_equal(slot->aug[1], aug, sizeof aug);
+    assert_memory_not_equal(slot->aug[0], aug, sizeof aug); /* each view has a box of its own */
+    tsp_encoded_fini(&encoded);
+}
+
+static void views_are_crops_of_their_own(void **state)
+{
+    (void)state;
+    static const uint8_t zero[IMAGE_BYTES];
+    struct tsp_source *source = open_source(inputs_path(root, "folders/bad_files"));
+    struct tsp_decoder *decoder = tsp_decoder_create(&limits);
+    const struct tsp_stream_plan plan = two_views(source);
+    struct tsocket_producer producer = run_plan(&plan, 2);
+    for (uint64_t i = 0; i < source->count; i++) {
+        const struct slot *slot = &producer.slots[i];
+        assert_int_equal(slot->valid, slot->committed);
+        if (slot->committed) {
+            check_second_view(&plan, slot, decoder);
+            continue;
+        }
+        assert_memory_equal(slot->small, zero, sizeof slot->small);
+        assert_memory_equal(slot->aug, zero, sizeof slot->aug);
+    }
+    tsp_decoder_destroy(decoder);
+    free(producer.slots);
+    tsp_source_close(source);
+}
+
+/* What a sample becomes does not depend on the cache: none, one that holds three pictures, one that holds all. */
+static void the_cache_changes_no_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes, kept;
+    } caches[] = {{3 * 900, 3}, {1 << 20, 8}};
+    struct tsp_source *source = open_source(inputs_path(root, "folders/bad_files"));
+    const struct tsp_stream_plan plan = two_views(source);
+    struct tsocket_producer plain = run_plan(&plan, 2);
+    for (size_t i = 0; i < sizeof caches / sizeof caches[0]; i++) {
+        char error[256];
+        struct tsp_cache *cache = tsp_cache_create(caches[i].bytes, &source->count, 1, error, sizeof error);
+        assert_non_null(cache);
+        for (int epoch = 0; epoch < 3; epoch++) {
+            struct tsocket_producer cached = run_cached(&plan, cache, 2);
+            assert_memory_equal(plain.slots, cached.slots, source->count * sizeof(struct slot));
+            free(cached.slots);
+        }
+        struct tsp_cache_state state_of = tsp_cache_look(cache);
+        assert_int_equal(state_of.kept, caches[i].kept);
+        assert_int_equal(state_of.found, 2 * caches[i].kept); /* from the second epoch on */
+        assert_int_equal(state_of.found + state_of.missed, 3 * source->count);
+        assert_true(state_of.used_bytes <= state_of.capacity_bytes);
+        tsp_cache_destroy(cache);
+    }
+    free(plain.slots);
+    tsp_source_close(source);
+}
+
+static void a_cache_larger_than_memory_is_refused(void **state)
+{
+    (void)state;
+    char error[256];
+    const uint64_t count = 1;
+    assert_null(tsp_cache_create(UINT64_C(1) << 50, &count, 1, error, sizeof error));
+    assert_non_null(strstr(error, "--cache 1125899906842624B"));
 }
 
 static int make(void **state)
@@ -280,6 +409,10 @@ int main(void)
         cmocka_unit_test(masked_samples_are_black_with_their_own_label),
         cmocka_unit_test(a_failing_disk_ends_the_run),
         cmocka_unit_test(masked_streams_have_one_field_more),
+        cmocka_unit_test(views_are_fields_of_their_own),
+        cmocka_unit_test(views_are_crops_of_their_own),
+        cmocka_unit_test(the_cache_changes_no_byte),
+        cmocka_unit_test(a_cache_larger_than_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, make, NULL);
 }

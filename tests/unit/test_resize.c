@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The resize, byte by byte against Pillow's. */
+/* The resize, byte by byte against Pillow's, with each kind of kernels that runs here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,28 +89,82 @@ static uint8_t *cut_out(const struct reference *reference, const struct tsp_rect
     return copy;
 }
 
-static void every_resize_is_as_pillow_makes_it(void **state)
+/* Draws the view into view->out.data. */
+static void draw(struct tsp_resize *resize, const struct reference *reference, const struct tsp_view *view)
 {
-    (void)state;
-    struct tsp_resize *resize = tsp_resize_create();
+    struct tsp_rect part = tsp_resize_needs(view, reference->source_width, reference->source_height);
+    assert_true(part.x + part.width <= reference->source_width);
+    assert_true(part.y + part.height <= reference->source_height);
+    uint8_t *source = cut_out(reference, &part);
+    const struct tsp_pixels pixels = {
+        reference->source_width, reference->source_height, part, source, (size_t)part.width * 3,
+    };
+    assert_true(tsp_resize_draw(resize, &pixels, view));
+    free(source);
+}
+
+static void compare_with_pillow(const struct tsp_kernels *kernels)
+{
+    struct tsp_resize *resize = tsp_resize_create(kernels);
     struct reference reference;
     size_t at = 0;
     while (next_reference(&at, &reference)) {
         size_t bytes = (size_t)reference.width * reference.height * 3;
         uint8_t *data = malloc(bytes);
         struct tsp_view view = view_of(&reference, data);
-        struct tsp_rect part = tsp_resize_needs(&view, reference.source_width, reference.source_height);
-        assert_true(part.x + part.width <= reference.source_width);
-        assert_true(part.y + part.height <= reference.source_height);
-        uint8_t *source = cut_out(&reference, &part);
-        const struct tsp_pixels pixels = {
-            reference.source_width, reference.source_height, part, source, (size_t)part.width * 3,
-        };
-        assert_true(tsp_resize_draw(resize, &pixels, &view));
+        draw(resize, &reference, &view);
         assert_memory_equal(data, reference.result, bytes);
-        free(source);
         free(data);
     }
+    tsp_resize_destroy(resize);
+}
+
+static void every_resize_is_as_pillow_makes_it(void **state)
+{
+    (void)state;
+    for (size_t i = 0; tsp_kernels_at(i); i++)
+        compare_with_pillow(tsp_kernels_at(i));
+}
+
+/* Where pixel x, y of a turned view is found in the one that is not turned. */
+static size_t place_before(const struct tsp_view *view, uint32_t x, uint32_t y)
+{
+    uint32_t across = view->turn ? view->out.height : view->out.width;
+    uint32_t down = view->turn ? view->out.width : view->out.height;
+    uint32_t column = view->turn ? y : x, row = view->turn ? x : y;
+    column = view->flip ? across - 1 - column : column;
+    row = view->flop ? down - 1 - row : row;
+    return ((size_t)row * across + column) * 3;
+}
+
+static void check_turned(struct tsp_resize *resize, const struct reference *reference, int how)
+{
+    size_t bytes = (size_t)reference->width * reference->height * 3;
+    uint8_t *data = malloc(bytes);
+    struct tsp_view view = view_of(reference, data);
+    view.flip = how & 1;
+    view.flop = how & 2;
+    view.turn = how & 4;
+    if (view.turn) {
+        view.out.width = reference->height;
+        view.out.height = reference->width;
+    }
+    draw(resize, reference, &view);
+    for (uint32_t y = 0; y < view.out.height; y++)
+        for (uint32_t x = 0; x < view.out.width; x++)
+            assert_memory_equal(data + ((size_t)y * view.out.width + x) * 3,
+                                reference->result + place_before(&view, x, y), 3);
+    free(data);
+}
+
+static void flips_and_turns_move_pixels_and_change_none(void **state)
+{
+    (void)state;
+    struct tsp_resize *resize = tsp_resize_create(tsp_kernels_best());
+    struct reference reference;
+    size_t at = 0;
+    for (int i = 0; next_reference(&at, &reference); i++)
+        check_turned(resize, &reference, i / 3 % 8);
     tsp_resize_destroy(resize);
 }
 
@@ -118,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_resize_is_as_pillow_makes_it),
+        cmocka_unit_test(flips_and_turns_move_pixels_and_change_none),
     };
     return cmocka_run_group_tests(tests, make, discard);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainers fork: for data, for checkpoints, for a shell command. Neither parent nor daemon may be harmed by it. */
+/*
+ * A trainer and its daemon as processes of their own. Trainers fork: for data, for checkpoints, for a shell command;
+ * neither parent nor daemon may be harmed by it. Either is stopped, or dies.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -276,6 +279,95 @@ static void a_signal_handler_interrupts_a_waiting_next(void **state)
     rig_folder_check_and_remove();
 }
 
+static void continue_later(pid_t daemon)
+{
+    pid_t helper = fork();
+
+    assert_true(helper >= 0);
+    if (helper == 0) {
+        usleep(300000);
+        kill(daemon, SIGCONT);
+        _exit(0);
+    }
+}
+
+/* Whether everything is sent, given some time to ZeroMQ's thread. */
+static bool flushed(struct tsocket *ts)
+{
+    for (int i = 0; i < 100; i++) {
+        if (tsocket_flush(ts) == TSOCKET_OK)
+            return true;
+        usleep(100);
+    }
+    return false;
+}
+
+/* So many releases that the queue to the daemon is full, and the consumer cannot even say that it waits. */
+static void a_consumer_goes_on_with_a_daemon_that_was_stopped_while_the_queue_to_it_filled_up(void **state)
+{
+    static const char *const args[] = {"--join-grace", "0",   "--ring",           "32768",
+                                       "--max-batch",  "256", "null:1000000x1x1", NULL};
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+    pid_t daemon;
+    bool full = false;
+    uint64_t begun;
+    int rc;
+
+    (void)state;
+    rig_folder_make();
+    daemon = rig_daemon_start(args);
+    ts = rig_attach(1, NULL);
+    assert_int_equal(tsocket_next(ts, -1, &batch), TSOCKET_OK);
+    kill(daemon, SIGSTOP);
+    do {
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+        full = full || !flushed(ts);
+        rc = tsocket_next(ts, 0, &batch);
+    } while (rc == TSOCKET_OK);
+    assert_int_equal(rc, TSOCKET_EAGAIN);
+    assert_true(full);
+    assert_int_equal(tsocket_flush(ts), TSOCKET_EAGAIN);
+    continue_later(daemon);
+    begun = now_ms();
+    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_OK);
+    assert_true(now_ms() - begun < 10000); /* it was woken, rather than its time being over */
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    assert_int_equal(tsocket_flush(ts), TSOCKET_OK);
+    wait(NULL);
+    tsocket_close(ts);
+    rig_daemon_stop(daemon);
+    rig_folder_check_and_remove();
+}
+
+static void a_batch_can_be_read_after_the_daemon_was_killed(void **state)
+{
+    struct tsocket_batch held, batch;
+    struct tsocket *ts;
+    unsigned char copy[7 * 8 * 8 * 3];
+    pid_t daemon;
+    int rc;
+
+    (void)state;
+    rig_folder_make();
+    daemon = rig_daemon_start(daemon_args);
+    ts = rig_attach(7, NULL);
+    assert_int_equal(tsocket_next(ts, -1, &held), TSOCKET_OK);
+    memcpy(copy, held.data[0], sizeof(copy));
+    kill(daemon, SIGKILL);
+    waitpid(daemon, NULL, 0);
+    assert_memory_equal(copy, held.data[0], sizeof(copy));
+    assert_int_equal(tsocket_release(ts, &held), TSOCKET_OK);
+    while ((rc = tsocket_next(ts, -1, &batch)) == TSOCKET_OK)
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    assert_int_equal(rc, TSOCKET_GONE);
+    tsocket_close(ts);
+    daemon = rig_daemon_start(daemon_args); /* sweeps what the killed one left */
+    tsocket_close(rig_attach(7, NULL));
+    rig_daemon_stop(daemon);
+    rig_folder_check_and_remove();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +377,8 @@ int main(void)
         cmocka_unit_test(a_trainer_that_dies_is_noticed_though_a_program_it_started_lives_on),
         cmocka_unit_test(a_trainer_cannot_write_into_what_it_reads),
         cmocka_unit_test(a_signal_handler_interrupts_a_waiting_next),
+        cmocka_unit_test(a_consumer_goes_on_with_a_daemon_that_was_stopped_while_the_queue_to_it_filled_up),
+        cmocka_unit_test(a_batch_can_be_read_after_the_daemon_was_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

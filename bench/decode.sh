@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures the decode alone: images per second of one core for the parts and variants of the pipeline's decode, on the
+# files of FOLDER (bench/decode.c says how). BUILD names another build folder than build/.
+#
+#     bench/decode.sh [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--json] FOLDER
+#     bench/decode.sh --pillow [--rounds N] [--files N] FOLDER               the rate of one crop beside Pillow's
+#     bench/decode.sh --fidelity [--images N] [--quality exact|fast] FOLDER  the pixels of it beside Pillow's
+#
+# scripts/make_photos.sh DIR full makes the folders that docs/performance.md measures.
+set -euo pipefail
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+build=${BUILD:-$top/build}
+
+"$top/scripts/build.sh" decode tsocketd tsocketctl
+case ${1:-} in
+--pillow) shift && exec /usr/bin/python3 "$top/bench/pillow.py" "$build/bench/decode" "$@" ;;
+--fidelity) shift && exec /usr/bin/python3 "$top/bench/fidelity.py" "$build" "$@" ;;
+*) exec "$build/bench/decode" "$@" ;;
+esac

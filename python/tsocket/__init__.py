@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training data that one process of this machine prepares, and any number of trainers read, without a copy.
+
+    import tsocket
+
+    for batch in tsocket.Loader("main/train", batch_size=64):
+        train(batch["image"], batch["label"])
+
+    Loader, Batch, Array    the consumer: batches in place, by DLPack, as numpy arrays or memoryviews
+    tsocket.torch.Loader    (images, targets) of private torch tensors: takes a DataLoader's place
+    Producer                serves any iterable of arrays through the same ring
+    tsocket.compat          TensorProducer and TensorConsumer, for scripts that were written for TensorSocket
+
+It is Python alone, over libtsocket.so by ctypes. Neither numpy nor torch is imported before it is used.
+"""
+from ._array import Array
+from ._library import __version__, library_path
+from .errors import (BadSample, Busy, Elapsed, Error, Forked, Gone, Held, Invalid, LibraryMismatch, LibraryNotFound,
+                     NotFound, OutOfMemory, Protocol, Refused, ResumeError, StreamEnd, System, Timeout)
+from .loader import Batch, Field, Loader
+from .producer import Producer
+
+__all__ = [
+    "Array", "Batch", "Field", "Loader", "Producer", "library_path", "__version__",
+    "BadSample", "Busy", "Elapsed", "Error", "Forked", "Gone", "Held", "Invalid", "LibraryMismatch", "LibraryNotFound",
+    "NotFound", "OutOfMemory", "Protocol", "Refused", "ResumeError", "StreamEnd", "System", "Timeout",
+]

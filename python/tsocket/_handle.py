@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A consumer's handle of libtsocket, made safe for Python: threads, forks, and memory that outlives whoever asked for it.
+
+A window is one batch that the library has handed out. Everything that lies in its memory keeps a reference to it, and
+the window keeps the handle, so that reference counting decides when a batch is released and when the ring is unmapped:
+
+    numpy array, memoryview, tensor --> Array --> Window --> Handle
+                                     Batch ---------^
+
+The last reference may die anywhere: in another thread, or in the garbage collector in the middle of a call on this very
+handle. So dying never waits for the lock; it leaves the window on a list, and whoever has the lock, or comes next,
+works it off.
+"""
+from __future__ import annotations
+
+import collections
+import ctypes
+import os
+import threading
+import weakref
+from typing import Deque
+
+from . import _library
+from ._library import OK
+from .errors import Forked, Invalid
+
+_handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
+
+
+class Window:
+    """A batch of the library's that is held; released when nobody refers to it any more."""
+
+    __slots__ = ("batch", "_handle", "__weakref__")
+
+    def __init__(self, handle: "Handle", batch: _library.Batch) -> None:
+        self.batch = batch
+        self._handle = handle
+
+    def __del__(self) -> None:
+        self._handle.give_back(self.batch)
+
+
+class Handle:
+    """One `struct tsocket`. Any thread may call; one at a time is let through."""
+
+    def __init__(self, name: str, batch_size: int, options: _library.Options) -> None:
+        library = _library.load()
+        pointer = ctypes.c_void_p()
+        _library.check(library.tsocket_open(name.encode(), batch_size, options, ctypes.byref(pointer)))
+        self._next = library.tsocket_next
+        self._release = library.tsocket_release
+        self._flush = library.tsocket_flush
+        self._close = library.tsocket_close
+        self._pointer = pointer
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._returned: Deque[_library.Batch] = collections.deque()  # given back, not released yet
+        self._held = 0  # handed out, not released yet
+        self._closing = False
+        self.info = _library.Info()
+        _library.check(library.tsocket_describe(pointer, ctypes.byref(self.info)))
+        _handles.add(self)
+
+    def next(self, timeout_ms: int, batch: _library.Batch) -> int:
+        """tsocket_next. With OK the batch must be given back."""
+        with self._lock:
+            self._check_open()
+            if self._returned:
+                self._release_returned()
+            rc = self._next(self._pointer, timeout_ms, batch)
+            if rc == OK:
+                self._held += 1
+        if self._returned:
+            self._work_off()
+        return rc
+
+    def give_back(self, batch: _library.Batch) -> None:
+        """Nobody reads the batch any more. Never waits."""
+        self._returned.append(batch)
+        self._work_off()
+
+    @property
+    def held(self) -> int:
+        """Batches handed out and not released."""
+        return self._held
+
+    @property
+    def closed(self) -> bool:
+        return self._closing
+
+    def flush(self) -> None:
+        """tsocket_flush."""
+        with self._lock:
+            self._check_open()
+            self._release_returned()
+            self._flush(self._pointer)
+
+    def close(self) -> None:
+        """Closes now, or as soon as the last batch has been given back: until then its memory must stay as it is."""
+        with self._lock:
+            self._closing = True
+            self._release_returned()
+            self._close_if_over()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None):
+            self._close(self._pointer)
+
+    # --- with the lock held
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise Forked("this loader was opened before a fork and belongs to the parent process; open one in the "
+                         "child (with workers that fork, open it in the worker)")
+        if self._closing:
+            raise Invalid("this loader is closed")
+
+    def _release_returned(self) -> None:
+        while self._returned:
+            self._release(self._pointer, self._returned.popleft())  # ELAPPED, EFORK: next says so as well
+            self._held -= 1
+
+    def _close_if_over(self) -> None:
+        if self._closing and self._held == 0 and self._pointer:
+            self._close(self._pointer)
+            self._pointer = ctypes.c_void_p()
+
+    # --- without it
+
+    def _work_off(self) -> None:
+        # Who finds the lock taken may go: its owner looks here once more after it has let go.
+        while self._returned and self._lock.acquire(blocking=False):
+            try:
+                self._release_returned()
+                self._close_if_over()
+            finally:
+                self._lock.release()
+
+
+def _renew_locks() -> None:
+    """In the child of a fork: a thread that is not here may have held them."""
+    for handle in list(_handles):
+        handle._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)

@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The consumer: iterate over a stream that a daemon of this machine serves, epoch by epoch."""
+from __future__ import annotations
+
+import gc
+import math
+import os
+import sys
+import threading
+import time
+import warnings
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _library
+from ._array import Array
+from ._handle import Handle, Window
+from .errors import Error, Held, Invalid, ResumeError, StreamEnd, Timeout
+
+SLICE_MS = 100  # the longest wait in one piece: a signal that comes just before it is noticed after so long
+FOREVER_S = 1e9
+
+Shard = Union[None, str, Tuple[int, int]]
+
+
+class Field(NamedTuple):
+    """One tensor of every sample; the batch comes before `shape`."""
+
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+
+
+class Batch(Mapping):
+    """Samples of one epoch, field by field: batch["image"] is an Array, dict(batch) all of them.
+
+    It is released when the loader is asked for the next one, except what is kept of it: an array or tensor that was
+    made of a field, or the batch itself by keep(). What is kept takes up room in the ring, and one of `hold`.
+    """
+
+    __slots__ = ("epoch", "own_epoch", "first", "count", "valid", "_fields", "_window", "_skip", "_kept")
+
+    def __init__(self, fields: Dict[str, Tuple[int, _library.Dtype, Tuple[int, ...]]], window: Window, skip: int,
+                 own_epoch: int) -> None:
+        batch = window.batch
+        self.epoch: int = batch.epoch  # the stream's
+        self.own_epoch: int = own_epoch  # of this trainer: 0 in its first
+        self.first: int = batch.first + skip  # place of the first sample in the epoch's order
+        self.count: int = batch.count - skip  # samples
+        self.valid: int = max(batch.valid - skip, 0)  # of these, real ones; the others repeat them
+        self._fields = fields
+        self._window: Optional[Window] = window
+        self._skip = skip  # samples at its beginning that are none of ours
+        self._kept = False
+
+    def __getitem__(self, name: str) -> Array:
+        number, dtype, shape = self._fields[name]
+        window = self._window
+        if window is None:
+            raise Invalid("this batch has been released, for the next one was asked for; keep() it before, or keep the "
+                          "arrays that are needed")
+        address = window.batch.data[number] + self._skip * math.prod(shape) * dtype.size
+        return Array(address, dtype, (self.count, *shape), window)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"<tsocket.Batch epoch {self.epoch}, samples {self.first} to {self.first + self.count}>"
+
+    @property
+    def index(self) -> Array:
+        """Field "index": the place of each sample in the dataset."""
+        return self["index"]
+
+    def keep(self) -> "Batch":
+        """Holds the batch until release(), or until it and all that was made of it are gone."""
+        self._kept = True
+        return self
+
+    def release(self) -> None:
+        """Gives the batch back now; what was made of its fields stays valid and keeps it for as long."""
+        self._window = None
+
+    def _pass(self) -> None:
+        if not self._kept:
+            self._window = None
+
+
+class Loader:
+    """Attaches to `name` ("DAEMON" or "DAEMON/STREAM") and reads it in batches of `batch_size` samples.
+
+    Each `for` runs to the end of an epoch; one that was left early goes on where it stopped. A `for` that begins after
+    the last epoch raises StreamEnd; `for _ in loader.epochs()` ends with the stream instead.
+
+    hold             batches that may be held at once, counted from the oldest; more: Held is raised
+    last             what to do with samples that do not fill a batch: "keep" a smaller one, "drop", or "pad"
+    join             where to begin when the epoch under way has left the ring: "wait" for the next, or "now"
+    shard            (rank, world): this rank of a data-parallel job; "auto" takes it from torchrun or Slurm
+    epochs           ends after so many; None: as many as come
+    fields           names wanted; None: all
+    timeout          seconds to wait for a batch before Timeout is raised; None: no limit
+    connect_timeout  seconds to look for the daemon; None: until it is there
+    consumer_name    what `tsocketctl status` shows; None: the script's name
+
+    From here on the daemon and all other trainers wait for this one, so close it when it is no longer needed: close(),
+    a `with` block, or its end. Threads may share a loader; each has its own current batch, and `hold` counts them all.
+    A child process must open its own.
+    """
+
+    def __init__(self, name: str = "main", batch_size: int = 64, *, hold: int = 2, last: str = "keep",
+                 join: str = "wait", shard: Shard = None, epochs: Optional[int] = None,
+                 fields: Optional[Sequence[str]] = None, timeout: Optional[float] = None,
+                 connect_timeout: Optional[float] = 0.0, consumer_name: Optional[str] = None) -> None:
+        self.name = name
+        self.batch_size = _positive("batch_size", batch_size)
+        self.rank, self.world = resolve_shard(shard)
+        self._last = last
+        self._timeout = timeout
+        options = _options(hold, last, join, (self.rank, self.world), epochs, fields, consumer_name)
+        self._handle = _connect(name, self.batch_size, options, connect_timeout)
+        info = self._handle.info
+        self._by_name = _fields_of(info)
+        self._epoch_samples: int = info.epoch_samples
+        self._first_epoch = (info.epoch, info.first)
+        self._place = (info.epoch, info.first)  # of the next batch
+        self._own_epoch_shift = 0  # own epochs that were before this loader: after load_state_dict
+        self._target: Optional[Dict[str, Any]] = None  # a place that load_state_dict asks for, not reached yet
+        self._peeked: Optional[Batch] = None
+        self._local = threading.local()
+
+    # --- what is there
+
+    @property
+    def fields(self) -> List[Field]:
+        """The fields of a batch, in order."""
+        return [Field(name, dtype.name, shape) for name, (_, dtype, shape) in self._by_name.items()]
+
+    @property
+    def samples(self) -> int:
+        """Samples of an epoch in which all are good."""
+        if self._epoch_samples == 0:
+            raise TypeError(f"{self.name}: its producer does not know how long an epoch is")
+        return self._epoch_samples
+
+    def __len__(self) -> int:
+        """Batches of the epoch that is read or comes next, if all its samples are good; TypeError where the producer
+        does not know."""
+        epoch, first = self._first_epoch
+        samples = self.samples - (first if self._place[0] == epoch else 0)
+        stride = self.batch_size * self.world
+        return samples // stride if self._last == "drop" else -(-samples // stride)
+
+    @property
+    def epoch(self) -> int:
+        """The stream's epoch that is read or comes next."""
+        return self._place[0]
+
+    @property
+    def held(self) -> int:
+        """Batches that this loader holds in the ring now. Others wait for their room when it runs short."""
+        return self._handle.held
+
+    # --- iteration
+
+    def __iter__(self) -> Iterator[Batch]:
+        return _Epoch(self)
+
+    def epochs(self) -> Iterator[int]:
+        """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
+        """
+        while True:
+            try:
+                self._peeked = self._next_batch()
+            except StreamEnd:
+                return
+            if self._peeked is not None:  # None: an epoch that a resumed run had finished already
+                yield self._peeked.own_epoch
+
+    def _next_batch(self) -> Optional[Batch]:
+        """The next batch; None at the epoch's end."""
+        peeked, self._peeked = self._peeked, None
+        if peeked is not None:
+            return peeked
+        current: Optional[Batch] = getattr(self._local, "batch", None)
+        if current is not None:
+            self._local.batch = None
+            current._pass()
+        if self._target is not None:
+            batch = self._go_to_target()
+        else:
+            window = self._receive()
+            batch = self._batch(window, 0) if window is not None else None
+        self._local.batch = batch
+        return batch
+
+    def _batch(self, window: Window, skip: int) -> Batch:
+        raw = window.batch
+        self._place = (raw.epoch, self._end_of(raw))
+        return Batch(self._by_name, window, skip, raw.own_epoch + self._own_epoch_shift)
+
+    def _end_of(self, raw: _library.Batch) -> int:
+        """Where the group of ranks goes on after the round that this batch belongs to."""
+        return raw.first + (self.world - self.rank) * self.batch_size
+
+    def _receive(self) -> Optional[Window]:
+        """The next window of the library's; None at an epoch's end. Signals are handled while it waits."""
+        deadline = time.monotonic() + (FOREVER_S if self._timeout is None else self._timeout)
+        raw = _library.Batch()
+        collected = False
+        timeout_ms = 0  # first without the clock: most of the time it is there
+        while True:
+            rc = self._handle.next(timeout_ms, raw)
+            if rc == _library.OK:
+                return Window(self._handle, raw)
+            if rc == _library.EPOCH_END:
+                self._place = (self._place[0] + 1, 0)
+                return None
+            if rc == _library.EHELD and not collected:
+                gc.collect()  # what is held by dead cycles alone is not held
+                collected = True
+            elif rc not in (_library.EAGAIN, _library.EINTR):
+                raise self._failure(rc)
+            left_ms = (deadline - time.monotonic()) * 1000
+            if left_ms <= 0:
+                raise Timeout(f"{self.name}: no batch came within {self._timeout:g} s")
+            timeout_ms = min(SLICE_MS, math.ceil(left_ms))
+
+    def _failure(self, rc: int) -> Error:
+        if rc != _library.EHELD:
+            return _library.error_of(rc)
+        return Held(f"{self.name}: {self.held} batches are held, by arrays or tensors that were made of them or by keep(), "
+                    "and with the next one there would be more than `hold` says; copy what is to be kept, or open the "
+                    "loader with a larger hold=")
+
+    # --- resume
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The place after the last batch that was handed out, for load_state_dict; plain numbers and strings."""
+        if self._target is not None:
+            return dict(self._target)
+        epoch, sample = self._place
+        own_epoch = self._own_epoch_shift + epoch - self._first_epoch[0]
+        return {"version": 1, "epoch": epoch, "sample": sample, "own_epoch": own_epoch, "world": self.world,
+                "batch_size": self.batch_size}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state` was taken, with any batch size; call it before the first batch.
+
+        libtsocket cannot resume by itself yet, so the samples before that place are received and left unread: the
+        daemon must still have it before it, and it takes as long as the daemon needs to make them. ResumeError: the
+        stream is past it. Whether the daemon serves the same data in the same order is not checked.
+        """
+        if state.get("version") != 1:
+            raise ResumeError(f"a state of version {state.get('version')}; this version of tsocket knows 1")
+        if self._place != self._first_epoch or self._peeked is not None:
+            raise ResumeError("load_state_dict comes too late: the loader has handed out batches already")
+        place = (int(state["epoch"]), int(state["sample"]))
+        if place < self._place:
+            raise ResumeError(f"{self.name} is at epoch {self._place[0]}, sample {self._place[1]}, and the state is of "
+                              f"epoch {place[0]}, sample {place[1]}: it cannot go back; start the daemon again, with the "
+                              "same data, options and seed")
+        self._own_epoch_shift = int(state["own_epoch"]) - (place[0] - self._place[0])
+        self._target = dict(state)
+
+    def _go_to_target(self) -> Optional[Batch]:
+        """Leaves out everything before the target; its first batch, or None where its epoch has nothing more."""
+        assert self._target is not None
+        epoch, sample = self._target["epoch"], self._target["sample"]
+        while True:
+            window = self._receive()
+            if window is None:
+                if self._place[0] <= epoch:
+                    continue
+                self._target = None
+                return None
+            raw = window.batch
+            if (raw.epoch, self._end_of(raw)) <= (epoch, sample):
+                continue
+            round_begin = raw.first - self.rank * self.batch_size
+            skip = sample - round_begin if raw.epoch == epoch else 0
+            if skip < 0 or raw.epoch > epoch or (skip > 0 and self.world > 1):
+                raise ResumeError(f"{self.name}: the state is of epoch {epoch}, sample {sample}, where no batch of this "
+                                  f"loader begins (the next is at epoch {raw.epoch}, sample {raw.first}); resume ranks "
+                                  "with the batch size and the number of ranks that were saved")
+            self._target = None
+            if skip >= raw.count:
+                continue
+            return self._batch(window, skip)
+
+    # --- the end
+
+    def flush(self) -> None:
+        """Tells the daemon of all releases at once; worth it before a long time without the loader."""
+        current = getattr(self._local, "batch", None)
+        if current is not None:
+            current._pass()
+        self._handle.flush()
+
+    def close(self) -> None:
+        """Detaches. Where arrays or tensors of its batches are still alive, with the last of them: until then their
+        memory stays as it is, and the others wait for it."""
+        if self._handle.closed:
+            return
+        for batch in (self._peeked, getattr(self._local, "batch", None)):
+            if batch is not None:
+                batch.release()
+        self._peeked = None
+        self._local = threading.local()
+        self._handle.close()
+        if self._handle.held > 0:
+            warnings.warn(f"{self.name}: closed while arrays or tensors of {self._handle.held} batches are alive; it stays "
+                          "attached until they are gone", ResourceWarning, stacklevel=2)
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Epoch:
+    """The rest of an epoch. No generator, which an error such as Timeout would end."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader: Optional[Loader] = loader
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self._loader._next_batch() if self._loader is not None else None
+        if batch is None:
+            self._loader = None
+            raise StopIteration
+        return batch
+
+
+def _positive(what: str, value: int) -> int:
+    if not 1 <= value < 2 ** 32:
+        raise Invalid(f"{what} is {value}; it must be from 1 to {2 ** 32 - 1}")
+    return value
+
+
+def _choice(what: str, value: str, choices: Mapping[str, int]) -> int:
+    if value not in choices:
+        raise Invalid(f"{what} is {value!r}; it must be one of {', '.join(choices)}")
+    return choices[value]
+
+
+def resolve_shard(shard: Shard) -> Tuple[int, int]:
+    """(rank, world) of "auto", of None (alone), or of itself."""
+    if shard is None:
+        return 0, 1
+    if shard != "auto":
+        rank, world = shard
+        if not 0 <= rank < world:
+            raise Invalid(f"shard is ({rank}, {world}); 0 <= rank < world is needed")
+        return int(rank), int(world)
+    for rank_name, world_name in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+        if rank_name in os.environ and world_name in os.environ:
+            return resolve_shard((int(os.environ[rank_name]), int(os.environ[world_name])))
+    return 0, 1
+
+
+def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Optional[int],
+             fields: Optional[Sequence[str]], consumer_name: Optional[str]) -> _library.Options:
+    options = _library.Options()
+    _library.load().tsocket_options_init(options)
+    options.hold = _positive("hold", hold)
+    options.last = _choice("last", last, _library.LAST)
+    options.join = _choice("join", join, _library.JOIN)
+    options.shard_rank, options.shard_world = shard
+    options.epochs = _positive("epochs", epochs) if epochs is not None else 0
+    if isinstance(fields, str):
+        raise Invalid(f"fields is the string {fields!r}; it must be a list of names")
+    options.fields = ",".join(fields).encode() if fields is not None else None
+    options.consumer_name = (consumer_name or os.path.basename(sys.argv[0]) or "python").encode()
+    return options
+
+
+def _connect(name: str, batch_size: int, options: _library.Options, timeout: Optional[float]) -> Handle:
+    """Looks for the daemon in slices, so that a signal is never waited out."""
+    deadline = time.monotonic() + (FOREVER_S if timeout is None else timeout)
+    while True:
+        left_ms = max(0, math.ceil((deadline - time.monotonic()) * 1000))
+        options.connect_timeout_ms = min(SLICE_MS, left_ms)
+        try:
+            return Handle(name, batch_size, options)
+        except Error as error:
+            interrupted = error.code == "EINTR"
+            waiting = error.code == "ENOTFOUND" and left_ms > SLICE_MS
+            if not interrupted and not waiting:
+                raise
+
+
+def _fields_of(info: _library.Info) -> Dict[str, Tuple[int, _library.Dtype, Tuple[int, ...]]]:
+    found = {}
+    for number in range(info.n_fields):
+        field = info.fields[number]
+        found[field.name.decode()] = (number, _library.DTYPES[field.dtype], tuple(field.shape[:field.ndim]))
+    return found

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python loaders as the source: what they give comes out, once, in their order, in batches of any size."""
+import os
+import threading
+import unittest
+
+import numpy
+import torch
+import tsocket
+from harness import patient, wait_until
+from pythontest import PythonTest
+
+
+def collect(loader, field="index"):
+    """One epoch of it."""
+    return [x for batch in loader for x in batch[field].tolist()]
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        return torch.full((3, 4), float(i)), i
+
+
+class ProducerTest(PythonTest):
+    def serve(self, loader, **options):
+        """In a thread, as the consumers are here; its error ends up in self.errors."""
+        producer = tsocket.Producer(loader, **{"join_grace": 0.0, **options})
+        self.errors = []
+
+        def serve():
+            try:
+                producer.serve()
+            except Exception as error:
+                self.errors.append(error)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        self.addCleanup(producer.close)
+        self.addCleanup(thread.join, patient(20))
+        return thread
+
+    def end(self, thread):
+        thread.join(patient(20))
+        self.assertFalse(thread.is_alive())
+        self.assertEqual(self.errors, [])
+
+    def test_a_data_loader_comes_out_in_its_order(self):
+        data = torch.utils.data.DataLoader(Numbers(13), batch_size=4, shuffle=True, generator=torch.Generator())
+        data.generator.manual_seed(5)
+        expected = [i for _ in range(3) for _, labels in data for i in labels.tolist()]
+        data.generator.manual_seed(5)
+        thread = self.serve(data, epochs=3, wait_for=2)
+        five, two = self.loader(batch_size=5), self.loader(batch_size=2)
+        self.assertEqual((len(five), len(two), five.samples), (3, 7, 13))
+        self.assertEqual([tuple(f) for f in five.fields], [("image", "float32", (3, 4)), ("label", "int64", ())])
+        got = {5: [], 2: []}
+        for _ in range(3):
+            for loader in (five, two):
+                for batch in loader:
+                    self.assertEqual(numpy.asarray(batch["image"])[:, 0, 0].tolist(), batch["label"].tolist())
+                    got[loader.batch_size] += batch["label"].tolist()
+        self.assertEqual(got[5], expected)
+        self.assertEqual(got[2], expected)
+        del batch
+        five.close()
+        two.close()
+        self.end(thread)
+
+    def test_workers_that_are_forked_for_each_epoch(self):
+        code = """
+import torch, tsocket
+numbers = [(torch.full((3, 4), float(i)), i) for i in range(13)]
+data = torch.utils.data.DataLoader(numbers, batch_size=4, num_workers=2)
+tsocket.Producer(data, epochs=3, join_grace=0).serve()
+print("served")
+"""
+        child = self.python(code)
+        loader = self.loader(batch_size=5, connect_timeout=patient(20))
+        for _ in range(3):
+            self.assertEqual(collect(loader, "label"), list(range(13)))
+        loader.close()
+        self.assertEqual(child.finish(), "served\n")
+
+    def test_batches_of_any_size_and_epochs_of_any_length(self):
+        def epochs():
+            yield [{"index": numpy.arange(n), "x": numpy.ones((n, 2), "float16")} for n in (3, 1, 7)]
+            yield [{"index": numpy.arange(n), "x": numpy.ones((n, 2), "float16")} for n in (5,)]
+
+        class Ragged:
+            left = epochs()
+
+            def __iter__(self):
+                return iter(next(self.left))
+
+        thread = self.serve(Ragged(), epochs=2, max_batch=4)
+        loader = self.loader(batch_size=4)
+        with self.assertRaises(TypeError):
+            len(loader)
+        self.assertEqual(collect(loader), [0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 6])
+        self.assertEqual(collect(loader), [0, 1, 2, 3, 4])
+        loader.close()
+        self.end(thread)
+
+    def test_every_dtype_arrives(self):
+        batch = {name: numpy.arange(6).reshape(2, 3).astype(name)
+                 for name in ("uint8", "int32", "int64", "float16", "float32", "float64")}
+        thread = self.serve([batch], epochs=1)
+        loader = self.loader(batch_size=2)
+        for got in loader:
+            for name, array in batch.items():
+                numpy.testing.assert_array_equal(numpy.asarray(got[name]), array)
+                self.assertEqual(numpy.asarray(got[name]).dtype, array.dtype)
+        del got
+        loader.close()
+        self.end(thread)
+
+    def test_an_error_of_the_loader_reaches_everybody(self):
+        attached = threading.Event()
+
+        def broken():
+            yield numpy.arange(4)
+            attached.wait()
+            raise KeyError("the disk is gone")
+
+        thread = self.serve(broken(), epochs=1, fields=["index"])
+        loader = self.loader(batch_size=2)
+        attached.set()
+        with self.assertRaisesRegex(tsocket.Gone, "given up"):
+            collect(loader)
+        loader.close()
+        thread.join(patient(20))
+        self.assertIsInstance(self.errors[0], KeyError)
+
+    def test_what_cannot_be_served_is_said(self):
+        for loader, why in (([], "empty"), ([numpy.array(["a"])], "str"), ([(1, 2)], "one value"),
+                            ([{"a": numpy.arange(2), "b": numpy.arange(3)}], "lengths"),
+                            ([numpy.zeros((0, 2))], "no sample")):
+            with self.subTest(why), self.assertRaisesRegex(tsocket.Invalid, why):
+                tsocket.Producer(loader)
+        with self.assertRaisesRegex(tsocket.Invalid, "1 names"):
+            tsocket.Producer([(numpy.arange(2), numpy.arange(2))], fields=["a"])
+
+    def test_samples_of_another_shape_end_the_run(self):
+        self.serve([numpy.zeros((2, 3)), numpy.zeros((2, 4))], epochs=1)
+        wait_until(lambda: self.errors, what="the error")
+        self.assertRegex(str(self.errors[0]), "padded")
+
+    def test_more_samples_than_were_announced_end_the_run(self):
+        self.serve(iter([numpy.zeros(2), numpy.zeros(2)]), epochs=1, epoch_samples=3)
+        wait_until(lambda: self.errors, what="the error")
+        self.assertRegex(str(self.errors[0]), "epoch_samples=")
+
+    def test_a_name_belongs_to_one(self):
+        with tsocket.Producer([numpy.zeros(2)], "one"):
+            with self.assertRaises(tsocket.Busy):
+                tsocket.Producer([numpy.zeros(2)], "one")
+        tsocket.Producer([numpy.zeros(2)], "one").close()
+
+    def test_serve_from_the_command_line(self):
+        path = os.path.join(self.folder, "loaders.py")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("import numpy\ndef make():\n    return [{'index': numpy.arange(4)}] * 2\n")
+        child = self.script("-m", "tsocket", "serve", path + ":make", "--name", "cli", "--epochs", "2", "--join-grace", "0")
+        loader = self.loader("cli", 3, connect_timeout=patient(20))
+        self.assertEqual(len(loader), 3)
+        for _ in loader.epochs():
+            self.assertEqual(collect(loader), [0, 1, 2, 3, 0, 1, 2, 3])
+        loader.close()
+        self.assertEqual(child.finish(), "")
+
+    def test_serve_says_what_is_wrong_with_its_arguments(self):
+        for argument, why in (("nowhere.py:make", "nowhere.py"), ("json", "SCRIPT.py:FUNCTION"), ("json:nothing", "nothing")):
+            child = self.script("-m", "tsocket", "serve", argument)
+            child.finish(2)
+            self.assertIn(why, child.stderr())
+
+
+if __name__ == "__main__":
+    unittest.main()
