@@ -13,7 +13,8 @@ set -euo pipefail
 
 build="build-essential cmake ninja-build pkg-config libzmq3-dev libcjson-dev libjpeg-dev libpng-dev libxxhash-dev libopenblas-dev"
 photos="python3 python3-pil"
-tests="clang clang-format libcmocka-dev python3-numpy libjpeg-turbo-progs strace"
+tests="clang clang-format libcmocka-dev libjpeg-turbo-progs strace python3-numpy python3-torch"
+tests="$tests python3-venv python3-setuptools python3-wheel" # to install the Python package
 bench="python3-torch"
 
 die() {

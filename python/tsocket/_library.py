@@ -213,7 +213,10 @@ def load() -> ctypes.CDLL:
         raise errors.LibraryNotFound(
             "libtsocket is not found; install tsocket (cmake --install), or set TSOCKET_LIBRARY to the path of "
             "libtsocket.so. Tried were:\n" + "\n".join(tried))
-    library.tsocket_version.restype = ctypes.c_char_p
+    try:
+        library.tsocket_version.restype = ctypes.c_char_p
+    except AttributeError:
+        raise errors.LibraryMismatch(f"{path} is some other library: it has no tsocket_version") from None
     found = library.tsocket_version().decode()
     if found.split(".")[:2] != __version__.split(".")[:2]:
         raise errors.LibraryMismatch(

@@ -4,11 +4,6 @@
 #include <assert.h>
 #include <math.h>
 
-struct filter {
-    double (*weight)(double x);
-    double reach; /* 0 from here on */
-};
-
 static double bilinear(double x)
 {
     x = fabs(x);
@@ -27,9 +22,10 @@ static double bicubic(double x)
     return 0;
 }
 
-static const struct filter filters[] = {
-    [TSP_BILINEAR] = {bilinear, 1},
-    [TSP_BICUBIC] = {bicubic, 2},
+/* From here on a filter is 0. */
+static const double reaches[] = {
+    [TSP_BILINEAR] = 1,
+    [TSP_BICUBIC] = 2,
 };
 
 static double centre_of(const struct tsp_axis *axis, uint32_t destination)
@@ -41,8 +37,9 @@ static double centre_of(const struct tsp_axis *axis, uint32_t destination)
 static struct tsp_taps find_taps(const struct tsp_axis *axis, uint32_t destination)
 {
     double centre = centre_of(axis, destination);
-    double low = fmax(centre - axis->reach + 0.5, 0);
-    double high = fmin(centre + axis->reach + 0.5, axis->source);
+    double low = centre - axis->reach + 0.5, high = centre + axis->reach + 0.5;
+    low = low > 0 ? low : 0;
+    high = high < axis->source ? high : axis->source;
     return (struct tsp_taps){(uint32_t)low, (uint32_t)high - (uint32_t)low};
 }
 
@@ -56,7 +53,7 @@ void tsp_axis_set(struct tsp_axis *axis, double from, double length, uint32_t so
     float low = (float)from, high = (float)(from + length);
     axis->from = (double)low;
     axis->scale = (double)(high - low) / destination;
-    axis->reach = filters[filter].reach * fmax(axis->scale, 1); /* enlarging: the filter's own width */
+    axis->reach = reaches[filter] * fmax(axis->scale, 1); /* enlarging: the filter's own width */
     axis->destination = destination;
     axis->filter = filter;
     struct tsp_taps first = find_taps(axis, 0), last = find_taps(axis, destination - 1);
@@ -73,13 +70,13 @@ static int32_t round_weight(double weight)
  */
 static void weigh(const struct tsp_axis *axis, uint32_t destination, struct tsp_taps taps, int32_t *weights)
 {
-    double (*weight)(double) = filters[axis->filter].weight;
     double centre = centre_of(axis, destination);
-    double shrink = 1 / fmax(axis->scale, 1);
+    double shrink = axis->scale > 1 ? 1 / axis->scale : 1;
     double *exact = axis->exact.data;
     double sum = 0;
     for (uint32_t k = 0; k < taps.count; k++) {
-        exact[k] = weight((k + taps.first - centre + 0.5) * shrink);
+        double x = (k + taps.first - centre + 0.5) * shrink;
+        exact[k] = axis->filter == TSP_BILINEAR ? bilinear(x) : bicubic(x);
         sum += exact[k];
     }
     for (uint32_t k = 0; k < taps.count; k++)

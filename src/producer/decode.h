@@ -7,7 +7,7 @@
  *     draw      pixels inside the boxes are decoded once, resized, flipped, converted and written to the slots
  *
  * A decoder belongs to one thread and reuses its buffers: after warm-up nothing is allocated per image, except inside
- * libjpeg.
+ * libjpeg and for libpng. Files are known by their first bytes: JPEG and PNG are decoded, others are named.
  */
 #ifndef TSP_DECODE_H
 #define TSP_DECODE_H

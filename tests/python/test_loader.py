@@ -14,7 +14,7 @@ class LoaderTest(PythonTest):
         dump = os.path.join(self.folder, "dump")
         os.mkdir(dump)
         loader = self.loader()
-        tap = self.tap(daemon, 5, "--dump", dump)
+        tap = self.tap(daemon, 5, "--dump", dump).finish()  # the ring holds both epochs
         seen = 0
         for epoch in range(2):
             for batch in loader:
@@ -30,9 +30,7 @@ class LoaderTest(PythonTest):
                 seen += batch.count
         self.assertEqual(seen, 26)
         loader.close()
-        tap.finish()
         self.assert_whole_epochs(tap, 13, 5, range(2))
-
 
     def test_a_for_is_an_epoch_and_len_is_its_batches(self):
         self.start_daemon("synthetic:13x8x8", "--epochs", "3")

@@ -10,8 +10,8 @@ SAMPLES, EPOCHS = 29, 3
 
 
 class ResumeTest(PythonTest):
-    def start(self):
-        return self.start_daemon(f"synthetic:{SAMPLES}x8x8", "--epochs", str(EPOCHS), "--seed", "7")
+    def start(self, *options):
+        return self.start_daemon(f"synthetic:{SAMPLES}x8x8", "--epochs", str(EPOCHS), "--seed", "7", *options)
 
     def read(self, loader, batches=None):
         """(epoch, own epoch, index) of each sample, of so many batches."""
@@ -50,7 +50,7 @@ class ResumeTest(PythonTest):
                 self.assertEqual(self.run_in_two(batches, before, after), unbroken)
 
     def test_an_epoch_that_was_read_to_its_end_has_nothing_more(self):
-        self.start()
+        self.start("--join-grace", "30")
         with tsocket.Loader("main", 29) as loader:
             batch = next(iter(loader))
             state = loader.state_dict()

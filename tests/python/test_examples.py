@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples run, and their networks learn."""
+import os
+import unittest
+
+from harness import SOURCE
+from pythontest import PythonTest
+
+EXAMPLES = os.path.join(SOURCE, "examples")
+
+
+def losses(output):
+    return [float(line.split("loss ")[1].split()[0]) for line in output.splitlines()]
+
+
+class ExamplesTest(PythonTest):
+    seconds = 180
+
+    def example(self, name, *args):
+        return self.script(os.path.join(EXAMPLES, name), *args)
+
+    def test_two_trainers_share_a_data_loader(self):
+        producer = self.example("producer_torch.py", "drawn")
+        trainers = [self.example("train_torch.py", "drawn", "--classes", 4, "--lr", lr, "--batch", batch)
+                    for lr, batch in ((0.05, 32), (0.01, 48))]
+        for trainer in trainers:
+            seen = losses(trainer.finish(seconds=120))
+            self.assertEqual(len(seen), 3)
+            self.assertLess(seen[-1], seen[0])
+        self.assertEqual(producer.finish(), "")
+
+    def test_numpy_alone_learns(self):
+        self.start_daemon("synthetic:101x32x32", "--epochs", "3")
+        seen = losses(self.example("train_numpy.py", "--classes", 1000).finish())
+        self.assertEqual(len(seen), 3)
+        self.assertLess(seen[-1], seen[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
