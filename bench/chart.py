@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 # values[series][group]; None where there is none.
 Panel = namedtuple('Panel', 'title unit values')
 
-COLOURS = ('#0b6e4f', '#d1700e', '#6c7a89')  # told apart without colour vision too: dark, middle, light
+COLOURS = ('#0b6e4f', '#d1700e', '#6c7a89', '#3b3f8f', '#c9b458')  # told apart without colour vision too, by lightness
 INK, SOFT, FAINT = '#1d2329', '#5a636b', '#d5d9dd'
 COLUMNS, WIDTH, HEIGHT = 2, 460, 250  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 40, 44  # its margins
@@ -73,7 +73,7 @@ def legend(names, x, y):
     for colour, name in zip(COLOURS, names):
         out.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{colour}"/>')
         out.append(text(x + 18, y, name))
-        x += 40 + 7 * len(name)
+        x += 30 + 6.2 * len(name)
     return out
 
 

@@ -19,7 +19,9 @@ import chart
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOADERS = {'shared': 'one tsocketd, shared', 'private': 'private loaders, same pipeline',
-           'torch': 'private PyTorch DataLoaders'}
+           'torch': 'private PyTorch DataLoaders', 'tsocket.torch': 'PyTorch on one tsocketd',
+           'producer': 'PyTorch on one shared DataLoader'}
+PYTHON = ('torch', 'tsocket.torch', 'producer')
 DAEMON = 'compare'
 TICKS_PER_S = os.sysconf('SC_CLK_TCK')
 
@@ -30,7 +32,8 @@ class Part:
     def __init__(self, options, loader, k):
         self.options, self.loader, self.k = options, loader, k
         self.folder = tempfile.TemporaryDirectory(prefix='tsocket-compare-')
-        self.env = dict(os.environ, TSOCKET_DIR=self.folder.name)
+        self.env = dict(os.environ, TSOCKET_DIR=self.folder.name, TSOCKET_LIBRARY=self.tool('libtsocket.so'),
+                        PYTHONPATH=os.path.join(os.path.dirname(HERE), 'python'))
         self.processes, self.trainers = [], []
 
     def start(self, command, **how):
@@ -46,20 +49,28 @@ class Part:
         self.start([self.tool('tsocketd'), '-q', '--name', DAEMON, '--max-batch', str(o.batch), '--workers',
                     str(o.cores), '--wait-for', str(self.k), '--join-grace', '0s', o.folder])
 
+    def start_producer(self):
+        o = self.options
+        self.start([sys.executable, os.path.join(HERE, 'torch_loader.py'), o.folder, '--serve', DAEMON, '--batch',
+                    str(o.batch), '--workers', str(o.cores), '--wait-for', str(self.k)])
+
     def start_trainers(self, begin):
         o = self.options
+        shared_torch = [sys.executable, os.path.join(HERE, 'torch_loader.py'), '--shared', DAEMON]
         workers = str(max(1, o.cores // self.k))
         common = ['--batch', str(o.batch), '--step-ms', str(o.step_ms), '--seconds', str(o.seconds),
                   '--from', str(begin)]
         command = {'shared': [self.tool('bench/loader'), '--shared', DAEMON],
                    'private': [self.tool('bench/loader'), '--private', o.folder, '--workers', workers],
                    'torch': [sys.executable, os.path.join(HERE, 'torch_loader.py'), o.folder, '--workers', workers],
+                   'tsocket.torch': shared_torch, 'producer': shared_torch,
                    }[self.loader]
         self.trainers = [self.start(command + common, stdout=subprocess.PIPE) for _ in range(self.k)]
 
     def made(self):
         """How many samples the loaders of this part have decoded; a private loader is a daemon of its own name."""
-        daemons = {'shared': [DAEMON], 'private': [f'private-{trainer.pid}' for trainer in self.trainers], 'torch': []}
+        daemons = {'shared': [DAEMON], 'private': [f'private-{trainer.pid}' for trainer in self.trainers], 'torch': [],
+                   'tsocket.torch': [DAEMON], 'producer': [DAEMON]}
         return sum(self.made_by(daemon) for daemon in daemons[self.loader])
 
     def made_by(self, daemon):
@@ -70,10 +81,12 @@ class Part:
     def run(self):
         """The results of the part, as a dictionary."""
         o = self.options
-        warm_up = o.warm_up * (1 + self.k if self.loader == 'torch' else 1)  # Python imports for long
+        warm_up = o.warm_up * (2 + self.k if self.loader in PYTHON else 1)  # Python imports for long, and its workers too
         begin = time.monotonic_ns() + int(warm_up * 1e9)
-        if self.loader == 'shared':
+        if self.loader in ('shared', 'tsocket.torch'):
             self.start_daemon()
+        if self.loader == 'producer':
+            self.start_producer()
         self.start_trainers(begin)
         sleep_until(begin / 1e9)
         cpu, machine_cpu, made = self.cpu_seconds(), machine_cpu_seconds(), self.made()
@@ -224,7 +237,7 @@ def parse():
 
 def main():
     options = parse()
-    loaders = ['shared', 'private'] + (['torch'] if has_torch() else [])
+    loaders = ['shared', 'private'] + (list(PYTHON) if has_torch() else [])
     if 'torch' not in loaders:
         print('PyTorch is not installed (scripts/deps.sh bench): its DataLoader is left out', file=sys.stderr)
     parts = []

@@ -22,7 +22,7 @@ main() {
         *) folder=$1 && shift ;;
         esac
     done
-    "$top/scripts/build.sh" tsocketd tsocketctl loader
+    "$top/scripts/build.sh" tsocket tsocketd tsocketctl loader
     if [ -z "$folder" ]; then
         folder=$build/photos/train
         "$top/scripts/make_photos.sh" "$build/photos"

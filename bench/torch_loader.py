@@ -4,6 +4,10 @@
 
 The fastest honest way there: the crop goes into Pillow's resize as a box, batches stay uint8, workers persist, and the
 sampler never ends, so that no epoch's end drains the queue.
+
+    torch_loader.py FOLDER ...              a trainer with a DataLoader of its own
+    torch_loader.py --shared DAEMON ...     a trainer that reads the same from a daemon, by tsocket.torch
+    torch_loader.py FOLDER --serve DAEMON   serves such a DataLoader, by tsocket.Producer
 """
 import argparse
 import json
@@ -76,11 +80,29 @@ def cpu_seconds():
     return usage.ru_utime + usage.ru_stime
 
 
+def make_loader(options):
+    photos = Photos(options.folder)
+    return DataLoader(photos, batch_size=options.batch, sampler=Endless(len(photos)), num_workers=options.workers,
+                      persistent_workers=True)
+
+
+def shared_batches(options):
+    import tsocket.torch
+
+    loader = tsocket.torch.Loader(options.shared, options.batch, dtype=torch.uint8, connect_timeout=60)
+    for _ in loader.epochs():
+        yield from loader
+
+
+def serve(options):
+    import tsocket
+
+    tsocket.Producer(make_loader(options), options.serve, epoch_samples=0, wait_for=options.wait_for, join_grace=0).serve()
+
+
 def run(options):
     """Steps until a second after the time is over, as bench/loader does; the line of results."""
-    photos = Photos(options.folder)
-    batches = iter(DataLoader(photos, batch_size=options.batch, sampler=Endless(len(photos)),
-                              num_workers=options.workers, persistent_workers=True))
+    batches = shared_batches(options) if options.shared else iter(make_loader(options))
     begin, end = options.begin, options.begin + int(options.seconds * 1e9)
     samples, waited, cpu = 0, 0, None
     now = 0
@@ -100,14 +122,21 @@ def run(options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument('folder')
+    parser.add_argument('folder', nargs='?')
+    parser.add_argument('--shared')
+    parser.add_argument('--serve')
+    parser.add_argument('--wait-for', type=int, default=0)
     parser.add_argument('--batch', type=int, default=32)
     parser.add_argument('--workers', type=int, default=1)
     parser.add_argument('--step-ms', type=float, default=0)
-    parser.add_argument('--from', dest='begin', type=int, required=True, help='nanoseconds of CLOCK_MONOTONIC')
+    parser.add_argument('--from', dest='begin', type=int, default=0, help='nanoseconds of CLOCK_MONOTONIC')
     parser.add_argument('--seconds', type=float, default=5)
     torch.set_num_threads(1)
-    print(json.dumps(run(parser.parse_args())), flush=True)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options)
+    else:
+        print(json.dumps(run(options)), flush=True)
     os._exit(0)  # the workers are in the middle of an endless epoch; they end with this process
 
 
