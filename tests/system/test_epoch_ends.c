@@ -138,6 +138,7 @@ static void positions_go_on_beyond_32_bits(void **state)
     rig_folder_make();
     tsocket_producer_options_init(&options);
     options.name = RIG_NAME;
+    options.join_grace_ms = 0;
     tsocket_stream_options_init(&stream);
     stream.fields = &byte;
     stream.n_fields = 1;
@@ -151,7 +152,7 @@ static void positions_go_on_beyond_32_bits(void **state)
     tsocket_options_init(&one_at_a_time);
     one_at_a_time.hold = 1;
     ts = rig_attach(batch_size, &one_at_a_time);
-    for (uint64_t position = 0; position <= UINT64_C(1) << 32; position += batch_size) {
+    for (uint64_t position = 0; position < UINT64_C(1) << 33; position += batch_size) {
         struct tsocket_batch batch;
 
         assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_OK);
