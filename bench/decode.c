@@ -466,6 +466,7 @@ static struct options parse(int argc, char **argv)
     };
     struct options options = {.rounds = 7, .files = 400, .size = 224};
     int flag, i = 0;
+    bool wrong = false;
     while ((flag = getopt_long(argc, argv, "", flags, &i)) != -1) {
         if (flag == 'r')
             options.rounds = (uint32_t)bench_number(flags[i].name, optarg, 1, ROUNDS_MAX);
@@ -478,9 +479,9 @@ static struct options parse(int argc, char **argv)
         else if (flag == 'j')
             options.json = true;
         else
-            optind = argc + 1; /* getopt has said why */
+            wrong = true; /* getopt has said why */
     }
-    if (optind + 1 != argc) {
+    if (wrong || optind + 1 != argc) {
         fputs(USAGE, stderr);
         exit(2);
     }
