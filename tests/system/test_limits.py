@@ -149,17 +149,17 @@ class TwoDaemonsTest(SystemTest):
 
 
 class RuntimeFolderTest(SystemTest):
-    def test_without_a_folder_of_its_own_a_daemon_uses_the_session_s(self):
+    def test_without_a_folder_of_its_own_a_daemon_uses_the_user_s(self):
         del self.environment["TSOCKET_DIR"]
-        session = os.path.join(self.folder, "session")
-        os.mkdir(session)
-        self.environment["XDG_RUNTIME_DIR"] = session
-        self.start_daemon("synthetic:13x8x8", "--ring", "64", name="session-test")
-        self.assertTrue(os.path.isdir(os.path.join(session, "tsocket", "session-test")))
-        tap = self.tap("session-test", 5, "--epochs", "1").finish()
+        xdg = os.path.join(self.folder, "xdg")
+        os.mkdir(xdg)
+        self.environment["XDG_RUNTIME_DIR"] = xdg
+        self.start_daemon("synthetic:13x8x8", "--ring", "64", name="xdg-test")
+        self.assertTrue(os.path.isdir(os.path.join(xdg, "tsocket", "xdg-test")))
+        tap = self.tap("xdg-test", 5, "--epochs", "1").finish()
         self.assert_whole_epochs(tap, 13, 5, range(1))
         nobody = self.tap("nobody", 5).finish(3)
-        for place in (os.path.join(session, "tsocket"), f"/tmp/tsocket-{os.geteuid()}"):
+        for place in (os.path.join(xdg, "tsocket"), f"/tmp/tsocket-{os.geteuid()}"):
             self.assertIn(place, nobody.of_kind("error")[0]["message"])
 
     def test_a_path_too_long_for_a_socket_is_an_error_with_the_limit(self):

@@ -281,10 +281,10 @@ static void a_signal_handler_interrupts_a_waiting_next(void **state)
 
 static void continue_later(pid_t daemon)
 {
-    pid_t helper = fork();
+    pid_t waker = fork();
 
-    assert_true(helper >= 0);
-    if (helper == 0) {
+    assert_true(waker >= 0);
+    if (waker == 0) {
         usleep(300000);
         kill(daemon, SIGCONT);
         _exit(0);
