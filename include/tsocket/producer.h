@@ -75,7 +75,7 @@ struct tsocket_stream_options {
     uint64_t epochs;            /* 0: for ever */
     uint64_t capacity;          /* samples in the ring; default 1024 */
     uint32_t max_batch;         /* largest batch of a consumer, <= capacity; default 256 */
-    enum tsocket_on_bad on_bad; /* default TSOCKET_BAD_SKIP */
+    enum tsocket_on_bad on_bad; /* default TSOCKET_BAD_SKIP; another one where epoch_samples is 0 */
     uint64_t max_bad;           /* rejected samples per epoch after which the run ends; default 0: no limit */
     bool null;                  /* nothing is ever claimed: positions just advance (to measure the hand-over alone) */
     const char *source;         /* where the samples come from, for the status table; copied; may be NULL */
