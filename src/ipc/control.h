@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The control page of a stream: what consumers need to know to find their next window without asking. One page of
- * shared memory, written by the daemon's loop thread alone, mapped read-only by every consumer.
+ * shared memory, written by the daemon alone (under the producer's lock), mapped read-only by every consumer.
  *
  *      position   0 ........ floor ............. head ................. floor + capacity
  *                 |  reused  |  may be read      |  being filled        |
@@ -65,7 +65,7 @@ static_assert(offsetof(struct tsi_control, epochs) == 192, "the page is shared b
 static_assert(sizeof(struct tsi_control) <= TSI_CONTROL_BYTES, "the page is one page");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "a lock inside shared memory could be held by the dead");
 
-/* --- the daemon's loop thread */
+/* --- the daemon, with the producer's lock held */
 void tsi_control_init(struct tsi_control *control);
 void tsi_control_begin(struct tsi_control *control, uint64_t epoch, uint64_t start, uint64_t len);
 /* Of the epoch begun last, which has no sample yet and will have none: after the state became TSI_FINISHED. */

@@ -190,7 +190,7 @@ static int wait_for_end(struct daemon *daemon)
     int rc = TSOCKET_EAGAIN;
 
     tsp_progress_init(&progress, is_live(daemon), tsi_clock_ns());
-    while (!asked && (rc == TSOCKET_EAGAIN || rc == TSOCKET_EINTR)) {
+    while (!asked && rc == TSOCKET_EAGAIN) {
         rc = tsocket_producer_wait(daemon->producer, TICK_MS);
         note_cache(daemon);
         tsp_progress_tick(&progress, daemon->producer, tsi_clock_ns());
