@@ -74,6 +74,7 @@ static void hear_stream(struct tsc_audit *audit, const struct tsi_record *record
         stream->dataset = strdup(audit->texts[DATASET]);
         stream->recipe = strdup(audit->texts[RECIPE]);
         stream->seed = record->a;
+        stream->resident = record->detail == TSI_RECORD_RESIDENT;
     }
     if (stream == NULL || stream->name == NULL || stream->dataset == NULL || stream->recipe == NULL) {
         audit->findings.no_memory = true;

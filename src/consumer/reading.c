@@ -40,9 +40,10 @@ static size_t place_of(const struct tsc_stream *stream, uint64_t epoch)
 
 uint64_t tsc_stream_length(const struct tsc_stream *stream, uint64_t epoch)
 {
-    size_t i = place_of(stream, epoch);
+    uint64_t like = stream->resident ? 0 : epoch;
+    size_t i = place_of(stream, like);
 
-    return i < stream->n_lengths && stream->lengths[i].epoch == epoch ? stream->lengths[i].len : TSC_TO_THE_END;
+    return i < stream->n_lengths && stream->lengths[i].epoch == like ? stream->lengths[i].len : TSC_TO_THE_END;
 }
 
 void tsc_stream_set_length(struct tsc_stream *stream, uint64_t epoch, uint64_t len, struct tsc_findings *findings)

@@ -42,6 +42,7 @@ struct tsc_stream {
     char *dataset; /* may be empty, as the next */
     char *recipe;
     uint64_t seed;
+    bool resident;              /* every epoch is epoch 0 again */
     struct tsc_length *lengths; /* by epoch, rising */
     size_t n_lengths;
     size_t lengths_room;

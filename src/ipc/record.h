@@ -29,7 +29,7 @@ enum tsi_record_kind {
     TSI_RECORD_RUN = 1,  /* a: real time in ns, b: process */
     TSI_RECORD_TIME,     /* a: real time in ns; what stands before it happened before */
     TSI_RECORD_TEXT,     /* a piece of a name of the next STREAM or ATTACH */
-    TSI_RECORD_STREAM,   /* stream, a: seed, b: samples of an epoch, 0: not known */
+    TSI_RECORD_STREAM,   /* stream, detail: below, a: seed, b: samples of an epoch, 0: not known */
     TSI_RECORD_EPOCH,    /* stream, a: epoch, b: its length, for good */
     TSI_RECORD_ATTACH,   /* stream, consumer, detail: below, a: process | batch << 32, b: rank | world << 32 */
     TSI_RECORD_PLACE,    /* consumer, reads from here on: a: epoch, b: index, c: until, UINT64_MAX: the epoch's end */
@@ -41,6 +41,9 @@ enum tsi_record_kind {
     TSI_RECORD_END,      /* the run ended in order */
     TSI_RECORD_KINDS,
 };
+
+/* The detail of STREAM, or 0: all epochs have the length of epoch 0, of which each is a pass. */
+#define TSI_RECORD_RESIDENT 1u
 
 /* The detail of ATTACH: enum tsocket_last in the two lowest bits, enum tsocket_join in the next two, and: */
 #define TSI_RECORD_LAST_MASK  3u

@@ -268,9 +268,11 @@ void tsp_ledger_stream(struct tsp_ledger *ledger, uint32_t number, const struct 
     record_text(ledger, TSI_RECORD_OF_NAME, stream->name);
     record_text(ledger, TSI_RECORD_OF_DATASET, stream->dataset_id);
     record_text(ledger, TSI_RECORD_OF_RECIPE, stream->recipe_id);
-    record(ledger,
-           &(struct tsi_record){
-               .kind = TSI_RECORD_STREAM, .stream = (uint16_t)number, .a = stream->seed, .b = stream->epoch_samples});
+    record(ledger, &(struct tsi_record){.kind = TSI_RECORD_STREAM,
+                                        .detail = stream->resident ? TSI_RECORD_RESIDENT : 0,
+                                        .stream = (uint16_t)number,
+                                        .a = stream->seed,
+                                        .b = stream->epoch_samples});
 }
 
 void tsp_ledger_epoch(struct tsp_ledger *ledger, uint32_t stream, uint64_t epoch, uint64_t len)

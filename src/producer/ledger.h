@@ -43,6 +43,7 @@ struct tsp_ledger_stream {
     const char *recipe_id;  /* likewise */
     uint64_t seed;
     uint64_t epoch_samples; /* 0: not known */
+    bool resident;          /* its consumers' epochs are passes over one and the same, epoch 0 */
 };
 
 /* Once per stream, before anything else of it. `number` is what attach names it by. */

@@ -262,6 +262,24 @@ static void moves_that_change_nothing_do_no_harm(void **state)
     assert_int_equal(audit.consumers->samples, 2 * LEN);
 }
 
+static void passes_over_a_resident_stream_are_epochs(void **state)
+{
+    (void)state;
+    say(&(struct tsi_record){.kind = TSI_RECORD_RUN});
+    say_text(TSI_RECORD_OF_NAME, "val");
+    say(&(struct tsi_record){.kind = TSI_RECORD_STREAM, .detail = TSI_RECORD_RESIDENT, .b = LEN});
+    epoch_len(0, LEN);
+    attach(1, "trial");
+    place(1, 0, 0, END);
+    released(1, 0, 50);
+    released(1, 5, 1);
+    left(1);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.consumers->epochs, 5);
+    assert_int_equal(audit.consumers->samples, 5 * LEN + 1);
+}
+
 static void who_died_and_came_back_is_one_consumer(void **state)
 {
     (void)state;
@@ -682,6 +700,7 @@ int main(void)
         AUDIT(a_late_joiner_reads_the_end_and_then_the_beginning),
         AUDIT(the_first_release_may_be_that_of_the_second_lap),
         AUDIT(moves_that_change_nothing_do_no_harm),
+        AUDIT(passes_over_a_resident_stream_are_epochs),
         AUDIT(who_died_and_came_back_is_one_consumer),
         AUDIT(a_late_joiner_may_come_back_in_either_lap),
         AUDIT(a_trainer_outlives_its_daemon),

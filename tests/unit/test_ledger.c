@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "inputs.h"
+#include "consumer/audit.h"
 #include "ipc/record.h"
 #include "producer/ledger.h"
 
@@ -339,6 +339,40 @@ static void a_changed_bit_is_noticed(void **state)
     assert_int_equal(tsi_record_unpack(bytes, &ignored), TSOCKET_OK);
 }
 
+/* ---- both sides ---- */
+
+static void what_the_daemon_writes_is_what_verify_reads(void **state)
+{
+    const struct tsp_ledger_consumer consumer = {.name = "trial", .pid = 7, .batch = 4, .world = 1};
+    struct tsp_ledger *ledger = open_ledger();
+    struct tsc_audit audit = {0};
+    size_t n;
+
+    (void)state;
+    tsp_ledger_stream(ledger, 0, &(struct tsp_ledger_stream){.name = "train", .seed = UINT64_MAX});
+    tsp_ledger_attach(ledger, 5, &consumer);
+    tsp_ledger_place(ledger, 5, 0, 6, UINT64_MAX);
+    tsp_ledger_released(ledger, 5, 0, 10);
+    tsp_ledger_epoch(ledger, 0, 0, 13);
+    tsp_ledger_parked(ledger, 5, TSP_LEDGER_HELD);
+    tsp_ledger_place(ledger, 5, 0, 0, 6);
+    tsp_ledger_skipped(ledger, 5, 0, 2, 4);
+    tsp_ledger_released(ledger, 5, 1, 0);
+    tsp_ledger_left(ledger, 5, TSP_LEDGER_EVICTED);
+    tsp_ledger_close(ledger);
+    n = read_records();
+    for (size_t i = 0; i < n; i++)
+        tsc_audit_record(&audit, &records[i]);
+    tsc_audit_end(&audit, 0);
+    assert_int_equal(audit.findings.exceptions, 1);
+    assert_int_equal(audit.findings.items[0].what, TSC_SKIPPED);
+    assert_int_equal(audit.consumers->samples, 11);
+    assert_int_equal(audit.consumers->parked, 1);
+    assert_string_equal(audit.consumers->state, "evicted");
+    assert_true(audit.streams->seed == UINT64_MAX);
+    tsc_audit_fini(&audit);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
@@ -355,6 +389,7 @@ int main(void)
         IN_FOLDER(a_full_disk_loses_nothing_that_memory_can_keep),
         IN_FOLDER(what_a_full_disk_loses_is_counted),
         IN_FOLDER(the_whole_disk_may_be_full_from_the_start),
+        IN_FOLDER(what_the_daemon_writes_is_what_verify_reads),
         cmocka_unit_test(a_changed_bit_is_noticed),
     };
 
