@@ -136,6 +136,8 @@ static int create_cache(struct daemon *daemon)
         return EXIT_ENDED;
     for (uint32_t i = 0; i < daemon->n_feeds; i++)
         counts[i] = daemon->feeds[i].source->count;
+    tsi_log('I', "cache: takes %.1f MiB of memory",
+            (double)daemon->options->cache_bytes / (1024.0 * 1024)); /* slowly */
     daemon->cache = tsp_cache_create(daemon->options->cache_bytes, counts, daemon->n_feeds, error, sizeof(error));
     if (daemon->cache != NULL)
         return EXIT_ENDED;
