@@ -273,14 +273,15 @@ class CheckTest(SystemTest):
         self.assertIn(f"{len(case['errors'])} left out by --skip {skip}", daemon.stderr())
 
     def test_a_check_that_cannot_write_its_list_says_so_first(self):
-        done = self.run_program(TSOCKETD, "--check", "--write-skip", "/nowhere/list", input_path(folder_case("order")["dir"]))
+        folder = input_path(folder_case("order")["dir"])
+        done = self.run_program(TSOCKETD, "--check", "--write-skip", "/nowhere/list", folder)
         self.assertEqual((done.returncode, done.stdout), (1, b""))
         self.assertIn(b"--write-skip /nowhere/list", done.stderr)
 
     def test_a_check_that_cannot_print_has_failed(self):
+        args = (TSOCKETD, "--check", input_path(folder_case("prime_13")["dir"]))
         with open("/dev/full", "w") as full:
-            done = subprocess.run([TSOCKETD, "--check", input_path(folder_case("prime_13")["dir"])], env=self.environment,
-                                  stdout=full, stderr=subprocess.PIPE)
+            done = subprocess.run(args, env=self.environment, stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"No space left", done.stderr)
 
