@@ -59,8 +59,31 @@ const struct tsp_option tsp_option_table[] = {
      .flag_only = true,
      .section = TSP_SECTION_DATA,
      .help =
-         "Decode every image completely once, print the bad ones as JSON lines {\"index\":..,\"key\":..,\"kind\":..,"
-         "\"why\":..} and exit: with 0 if there are none, with 1 if there are."},
+         "Decode every image completely once, print the bad ones, then a summary (formats, subsamplings, sizes, and "
+         "what would be right for --mean and --std), and exit: with 0 if none is bad, with 1 if some are."},
+    {.name = "json",
+     .type = TSP_OPTION_SWITCH,
+     DAEMON(json),
+     .flag_only = true,
+     .section = TSP_SECTION_DATA,
+     .help = "--check: print JSON lines, {\"index\":..,\"key\":..,\"kind\":..,\"why\":..} for each bad image and at "
+             "the end {\"summary\":{..}}."},
+    {.name = "write-skip",
+     .argument = "FILE",
+     .type = TSP_OPTION_PATH,
+     DAEMON(write_skip),
+     .flag_only = true,
+     .example = "train.skip",
+     .section = TSP_SECTION_DATA,
+     .help = "--check: write the paths of the bad images to this list, for --skip."},
+    {.name = "skip",
+     .argument = "FILE",
+     .type = TSP_OPTION_PATH,
+     STREAM(skip),
+     .example = "train.skip",
+     .section = TSP_SECTION_DATA,
+     .help = "Leave out the images in this list: a path below the dataset's folder in each line, as --list has it. The "
+             "others are numbered as if these were not there."},
 
     {.name = "size",
      .argument = "PIXELS",

@@ -51,6 +51,7 @@ struct tsp_stream_options {
     char name[TSOCKET_NAME_MAX + 1];
     char *source;
     bool hidden;
+    char *skip; /* NULL: nothing */
     struct tsp_recipe recipe;
     struct tsp_view_texts view_texts;
     struct tsp_named_view views[TSP_VIEWS_MAX]; /* made of view_texts */
@@ -82,6 +83,8 @@ struct tsp_options {
     struct tsp_ids allow_gids;
     bool list;
     bool check;
+    bool json;        /* what --check prints */
+    char *write_skip; /* NULL: no list is wanted */
     bool verbose;
     bool quiet;
     enum tsp_log_format log_format;

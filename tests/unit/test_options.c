@@ -644,6 +644,36 @@ static void the_longest_recipe_has_room(void **state)
     assert_true(strlen(recipe_of(line)) < TSP_RECIPE_TEXT_MAX);
 }
 
+/* ---- lists of bad samples ---- */
+
+static void a_skip_list_may_differ_by_stream(void **state)
+{
+    (void)state;
+    assert_true(parse("--skip a.skip --stream val=/val,skip=b.skip --stream test=/test /data"));
+    assert_string_equal(options.streams[0].skip, "a.skip");
+    assert_string_equal(options.streams[1].skip, "b.skip");
+    assert_string_equal(options.streams[2].skip, "a.skip");
+    done();
+    assert_true(parse("/data"));
+    assert_null(options.streams[0].skip);
+    done();
+}
+
+static void a_list_is_written_by_a_check_of_one_whole_dataset(void **state)
+{
+    (void)state;
+    assert_true(parse("--check --json --write-skip x /data"));
+    assert_string_equal(options.write_skip, "x");
+    assert_true(options.json);
+    done();
+    assert_false(parse("--write-skip x /data"));
+    assert_problem("--write-skip x: only --check finds out what belongs there; add --check");
+    assert_false(parse("--check --write-skip x --stream a=/a --stream b=/b"));
+    assert_problem("--write-skip x: a list is of one dataset, not of 2; check each alone");
+    assert_false(parse("--check --write-skip x --skip y /data"));
+    assert_problem("--write-skip x: would lack what --skip y leaves out; leave out --skip, and the list holds all");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -651,6 +681,8 @@ int main(void)
         cmocka_unit_test(a_streams_views_replace_the_common_ones),
         cmocka_unit_test(a_file_may_list_views),
         cmocka_unit_test(every_problem_of_a_view_is_said),
+        cmocka_unit_test(a_skip_list_may_differ_by_stream),
+        cmocka_unit_test(a_list_is_written_by_a_check_of_one_whole_dataset),
         cmocka_unit_test(defaults_are_those_of_the_recipe),
         cmocka_unit_test(a_flag_wins_over_a_variable_over_the_file_over_the_default),
         cmocka_unit_test(the_last_of_two_flags_counts),
