@@ -17,6 +17,7 @@
 #include "flags.h"
 #include "table.h"
 #include "tap.h"
+#include "verify.h"
 
 #define ANSWER_MS  2000 /* a daemon that takes longer is stuck */
 #define GONE_MS    5000 /* for the end of a daemon that was told to stop */
@@ -307,6 +308,7 @@ static int help_main(int argc, char *const *argv)
           "                          attached, batch, epoch_end, error\n",
           stdout);
     tsc_tap_help(stdout);
+    tsc_verify_help(stdout);
     fputs("  help                    this\n"
           "  --version               the version\n"
           "\n"
@@ -321,9 +323,9 @@ static const struct {
     const char *name;
     int (*main)(int argc, char *const *argv);
 } commands[] = {
-    {"status", status_main}, {"list", list_main},         {"stop", stop_main}, {"drain", drain_main},
-    {"set", set_main},       {"tap", tsc_tap_main},       {"help", help_main}, {"--help", help_main},
-    {"-h", help_main},       {"--version", version_main},
+    {"status", status_main}, {"list", list_main},   {"stop", stop_main},         {"drain", drain_main},
+    {"set", set_main},       {"tap", tsc_tap_main}, {"verify", tsc_verify_main}, {"help", help_main},
+    {"--help", help_main},   {"-h", help_main},     {"--version", version_main},
 };
 
 int main(int argc, char **argv)
@@ -335,6 +337,6 @@ int main(int argc, char **argv)
     }
     if (argc > 1)
         fprintf(stderr, "tsocketctl: %.64s: no such command; ", argv[1]);
-    fprintf(stderr, "%s\n", "commands are status, list, stop, drain, set, tap and help");
+    fprintf(stderr, "%s\n", "commands are status, list, stop, drain, set, tap, verify and help");
     return EXIT_USAGE;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,9 +136,13 @@ static char *print_and_delete(cJSON *json, int members)
     return text;
 }
 
+/* In digits: cJSON itself prints a number of 16 digits only nearly. */
 static void add_number(cJSON *json, const char *member, uint64_t value)
 {
-    cJSON_AddNumberToObject(json, member, (double)value);
+    char digits[24];
+
+    snprintf(digits, sizeof(digits), "%" PRIu64, value);
+    cJSON_AddRawToObject(json, member, digits);
 }
 
 /* --- greeting */
