@@ -33,10 +33,12 @@ void rig_open(struct rig *rig, int ordinal)
     CHECK(rig, cuDevicePrimaryCtxRetain(&rig->context, rig->device));
     CHECK(rig, cuCtxPushCurrent(rig->context));
     CHECK(rig, cuStreamCreate(&rig->stream, TSI_CU_STREAM_NON_BLOCKING));
+    CHECK(rig, cuModuleLoadData(&rig->kernels, kernels_ptx));
 }
 
 void rig_close(struct rig *rig)
 {
+    CHECK(rig, cuModuleUnload(rig->kernels));
     CHECK(rig, cuStreamDestroy(rig->stream));
     CHECK(rig, cuCtxPopCurrent(NULL));
     CHECK(rig, cuDevicePrimaryCtxRelease(rig->device));
@@ -54,14 +56,11 @@ void rig_read(const struct rig *rig, void *host, uint64_t from, size_t bytes)
     CHECK(rig, cuStreamSynchronize(rig->stream));
 }
 
-/* The module stays: the process is a test. */
 static void launch(const struct rig *rig, const char *name, void **params)
 {
-    struct tsi_cu_module *module;
     struct tsi_cu_function *function;
 
-    CHECK(rig, cuModuleLoadData(&module, kernels_ptx));
-    CHECK(rig, cuModuleGetFunction(&function, module, name));
+    CHECK(rig, cuModuleGetFunction(&function, rig->kernels, name));
     CHECK(rig, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, rig->stream, params, NULL));
 }
 

@@ -13,6 +13,7 @@ struct rig {
     int device;
     struct tsi_cu_context *context;
     struct tsi_cu_stream *stream;
+    struct tsi_cu_module *kernels;
 };
 
 /* Ends the process, naming the call and the driver's error, unless it succeeds. */
