@@ -40,6 +40,7 @@ static struct {
     unsigned long at; /* the call that fails; 0: none */
     int result;
 } failures[ROWS];
+static const char *failed = "";
 static unsigned long violations[SIMCUDA_VIOLATIONS];
 static bool strict;
 
@@ -80,7 +81,19 @@ int sim_control_count(enum sim_function function)
     int any = count(ANY);
     int own = count((int)function);
 
+    if (own != TSI_CU_SUCCESS || any != TSI_CU_SUCCESS)
+        failed = names[function];
     return own != TSI_CU_SUCCESS ? own : any;
+}
+
+const char *simcuda_failed(void)
+{
+    const char *name;
+
+    pthread_mutex_lock(&sim.lock);
+    name = failed;
+    pthread_mutex_unlock(&sim.lock);
+    return name;
 }
 
 static void set_failure(int row, unsigned long nth, int result)

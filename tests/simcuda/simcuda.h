@@ -48,6 +48,9 @@ SIMCUDA_API unsigned long simcuda_calls(const char *function);
 /* The `nth` call from now (1: the next) of `function` ("*": of any) answers `result`. nth 0: none does. */
 SIMCUDA_API void simcuda_fail(const char *function, unsigned long nth, int result);
 
+/* The function whose call was made to fail last; "" at first. */
+SIMCUDA_API const char *simcuda_failed(void);
+
 /* From now on every call on the device's context answers `error`, as after a fault of a kernel or of the card. */
 SIMCUDA_API void simcuda_break(int device, int error);
 
