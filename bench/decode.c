@@ -6,10 +6,14 @@
  * The files are read once. Then rounds: each goes through all files, and each few files through all variants in turn,
  * so that whatever else the machine does meets all of them alike. Counted is the CPU time of this thread. Printed are
  * medians of the rounds, and each variant's rate as a share of what entropy decoding alone reaches in the same round.
+ *
+ * With --threads N, what N cores make of it instead: the files decoded by one thread and by N, in turns, by the clock.
  */
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,10 +29,13 @@ enum {
     TURN_FILES = 8, /* files that one variant decodes before it is the next one's turn */
     ROUNDS_MAX = 101,
     KERNELS_MAX = 2, /* those that are measured besides the best */
+    THREADS_MAX = 256,
 };
 
 static const char USAGE[] =
-    "usage: decode [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--json] FOLDER\n";
+    "usage: decode [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--threads N] [--json] FOLDER\n";
+
+static const struct tsp_limits decoder_limits = {.max_pixels = 1 << 28, .max_scans = 100};
 
 struct options {
     const char *folder;
@@ -36,6 +43,7 @@ struct options {
     uint32_t rounds;
     uint32_t files;
     uint32_t size;
+    uint32_t threads; /* 0: the variants, on one */
     bool json;
 };
 
@@ -108,9 +116,15 @@ static void header(struct bench *bench, struct file *file, uint32_t sample)
         die("header", bench->why);
 }
 
+/* Of one image of the widest type. */
+static size_t slot_bytes(const struct bench *bench)
+{
+    return (size_t)bench->recipe.size * bench->recipe.size * 3 * sizeof(float);
+}
+
 static void plan(struct bench *bench, const struct file *file, uint32_t sample, uint32_t n, struct tsp_view *views)
 {
-    size_t bytes = (size_t)bench->recipe.size * bench->recipe.size * 3 * sizeof(float);
+    size_t bytes = slot_bytes(bench);
     for (uint32_t i = 0; i < n; i++) {
         tsp_view_plan(&bench->recipe, 0, sample, i, file->width, file->height, &views[i]);
         views[i].out.data = (uint8_t *)bench->slots + i * bytes;
@@ -361,6 +375,71 @@ static double median(double *values, uint32_t n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+/* ---- several threads ---- */
+
+struct worker {
+    struct bench bench; /* with a decoder and slots of its own; the files are shared */
+    pthread_t thread;
+    atomic_uint *next; /* file to take */
+    uint32_t round;
+};
+
+static void *decode_files(void *context)
+{
+    struct worker *worker = context;
+    struct bench *bench = &worker->bench;
+    for (uint32_t f; (f = atomic_fetch_add(worker->next, 1)) < bench->n_files;)
+        exact(bench, &bench->files[f], worker->round * bench->n_files + f);
+    return NULL;
+}
+
+/* Images per second of the first `n` workers together. */
+static double rate_of(struct worker *workers, uint32_t n, uint32_t round)
+{
+    atomic_uint next = 0;
+    int64_t begun_ns = bench_now_ns();
+    for (uint32_t i = 0; i < n; i++) {
+        workers[i].next = &next;
+        workers[i].round = round;
+        if (pthread_create(&workers[i].thread, NULL, decode_files, &workers[i]) != 0)
+            die("--threads", "no thread could be started");
+    }
+    for (uint32_t i = 0; i < n; i++)
+        pthread_join(workers[i].thread, NULL);
+    return workers[0].bench.n_files * 1e9 / (double)(bench_now_ns() - begun_ns);
+}
+
+static void open_worker(struct worker *worker, const struct bench *bench)
+{
+    worker->bench = *bench;
+    worker->bench.decoder = tsp_decoder_create(&decoder_limits);
+    worker->bench.slots = malloc(slot_bytes(bench));
+    if (!worker->bench.decoder || !worker->bench.slots)
+        die("--threads", "no memory");
+}
+
+static void measure_threads(const struct bench *bench)
+{
+    static struct worker workers[THREADS_MAX];
+    double one[ROUNDS_MAX], all[ROUNDS_MAX], ratio[ROUNDS_MAX];
+    uint32_t n = bench->options.threads, rounds = bench->options.rounds;
+    for (uint32_t i = 0; i < n; i++)
+        open_worker(&workers[i], bench);
+    rate_of(workers, n, 0); /* to warm up */
+    for (uint32_t r = 0; r < rounds; r++) {
+        one[r] = rate_of(workers, 1, r);
+        all[r] = rate_of(workers, n, r);
+        ratio[r] = all[r] / one[r];
+    }
+    printf(bench->options.json ? "{\"threads\":%u,\"one\":%.1f,\"all\":%.1f,\"ratio\":%.3f}\n"
+                               : "%u threads: one makes %.0f images/s, all of them %.0f, %.2f times as many\n",
+           n, median(one, rounds), median(all, rounds), median(ratio, rounds));
+    for (uint32_t i = 0; i < n; i++) {
+        tsp_decoder_destroy(workers[i].bench.decoder);
+        free(workers[i].bench.slots);
+    }
+}
+
 /* ---- files ---- */
 
 /* Keeps the readable pictures of at most options.files files, taken evenly from the whole folder. */
@@ -392,14 +471,13 @@ static void read_files(struct bench *bench)
 
 static void open_bench(struct bench *bench)
 {
-    const struct tsp_limits limits = {.max_pixels = 1 << 28, .max_scans = 100};
     tsp_recipe_init(&bench->recipe);
     bench->recipe.size = bench->options.size;
-    bench->decoder = tsp_decoder_create(&limits);
-    bench->jpeg = tsp_jpeg_create(&limits, bench->why);
+    bench->decoder = tsp_decoder_create(&decoder_limits);
+    bench->jpeg = tsp_jpeg_create(&decoder_limits, bench->why);
     for (size_t i = 0; i < KERNELS_MAX && tsp_kernels_at(i); i++)
         bench->resizes[i] = tsp_resize_create(tsp_kernels_at(i));
-    bench->slots = calloc(TSP_VIEWS_MAX, (size_t)bench->options.size * bench->options.size * 3 * sizeof(float));
+    bench->slots = calloc(TSP_VIEWS_MAX, slot_bytes(bench));
     if (!bench->decoder || !bench->jpeg || !bench->slots)
         die("start", "no memory");
     read_files(bench);
@@ -457,12 +535,25 @@ static void report(struct bench *bench, int64_t (*ns)[N_VARIANTS])
            (double)fast_to_exact.differ / bench->n_files);
 }
 
+static void measure_variants(struct bench *bench)
+{
+    static int64_t ns[ROUNDS_MAX][N_VARIANTS];
+    run_round(bench, 0, ns[0]); /* to warm up */
+    for (uint32_t r = 0; r < bench->options.rounds; r++)
+        run_round(bench, r, ns[r]);
+    report(bench, ns);
+}
+
 static struct options parse(int argc, char **argv)
 {
     static const struct option flags[] = {
-        {"rounds", required_argument, NULL, 'r'}, {"files", required_argument, NULL, 'f'},
-        {"size", required_argument, NULL, 's'},   {"only", required_argument, NULL, 'o'},
-        {"json", no_argument, NULL, 'j'},         {0},
+        {"rounds", required_argument, NULL, 'r'},
+        {"files", required_argument, NULL, 'f'},
+        {"size", required_argument, NULL, 's'},
+        {"only", required_argument, NULL, 'o'},
+        {"threads", required_argument, NULL, 't'},
+        {"json", no_argument, NULL, 'j'},
+        {0},
     };
     struct options options = {.rounds = 7, .files = 400, .size = 224};
     int flag, i = 0;
@@ -476,6 +567,8 @@ static struct options parse(int argc, char **argv)
             options.size = (uint32_t)bench_number(flags[i].name, optarg, 1, 4096);
         else if (flag == 'o')
             options.only = optarg;
+        else if (flag == 't')
+            options.threads = (uint32_t)bench_number(flags[i].name, optarg, 1, THREADS_MAX);
         else if (flag == 'j')
             options.json = true;
         else
@@ -491,14 +584,13 @@ static struct options parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static int64_t ns[ROUNDS_MAX][N_VARIANTS];
     static struct bench bench;
     bench.options = parse(argc, argv);
     open_bench(&bench);
-    run_round(&bench, 0, ns[0]); /* to warm up */
-    for (uint32_t r = 0; r < bench.options.rounds; r++)
-        run_round(&bench, r, ns[r]);
-    report(&bench, ns);
+    if (bench.options.threads > 0)
+        measure_threads(&bench);
+    else
+        measure_variants(&bench);
     close_bench(&bench);
     return 0;
 }

@@ -4,6 +4,7 @@
 # files of FOLDER (bench/decode.c says how). BUILD names another build folder than build/.
 #
 #     bench/decode.sh [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--json] FOLDER
+#     bench/decode.sh --scaling [--threads N] [--rounds N] FOLDER            several threads beside one, and tsocketd
 #     bench/decode.sh --pillow [--rounds N] [--files N] FOLDER               the rate of one crop beside Pillow's
 #     bench/decode.sh --fidelity [--images N] [--quality exact|fast] FOLDER  the pixels of it beside Pillow's
 #
@@ -13,9 +14,10 @@ set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build}
 
-"$top/scripts/build.sh" decode tsocketd tsocketctl
+"$top/scripts/build.sh" decode loader tsocketd tsocketctl
 case ${1:-} in
 --pillow) shift && exec /usr/bin/python3 "$top/bench/pillow.py" "$build/bench/decode" "$@" ;;
+--scaling) shift && exec /usr/bin/python3 "$top/bench/scaling.py" "$build" "$@" ;;
 --fidelity) shift && exec /usr/bin/python3 "$top/bench/fidelity.py" "$build" "$@" ;;
 *) exec "$build/bench/decode" "$@" ;;
 esac

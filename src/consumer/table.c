@@ -155,10 +155,51 @@ static void stages_row(const cJSON *stages, FILE *out)
         row(out, "ms per sample%s", text);
 }
 
+static double percent(double part, double all)
+{
+    return all > 0 ? 100 * part / all : 0;
+}
+
+/* What tsocketd notes about its cache of pictures. */
+static void cache_row(const cJSON *notes, FILE *out)
+{
+    char used[NUMBER], pictures[NUMBER];
+    double capacity = tsc_table_number(notes, "cache_capacity_bytes"), found = tsc_table_number(notes, "cache_found");
+
+    if (!(capacity > 0))
+        return;
+    row(out, "cache %.0f %% full: %s pictures, %s   %.0f %% of the samples found in it",
+        percent(tsc_table_number(notes, "cache_used_bytes"), capacity),
+        grouped(whole(notes, "cache_pictures"), pictures), bytes(whole(notes, "cache_used_bytes"), used),
+        percent(found, found + tsc_table_number(notes, "cache_missed")));
+}
+
+/* What any other program that makes samples notes of itself. */
+static void notes_row(const cJSON *notes, FILE *out)
+{
+    char text[TEXT] = "", name[32];
+    size_t used = 0;
+    const cJSON *note;
+
+    cJSON_ArrayForEach(note, notes)
+    {
+        snprintf(name, sizeof(name), "%s", note->string != NULL ? note->string : "-");
+        if (strncmp(name, "cache_", 6) == 0)
+            continue;
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "   %s %.6g", name,
+                                 cJSON_IsNumber(note) ? note->valuedouble : 0);
+        if (used >= sizeof(text))
+            break;
+    }
+    if (used > 0)
+        row(out, "notes%s", text);
+}
+
 static void daemon_rows(const cJSON *status, FILE *out)
 {
     char name[TEXT], version[32], state[32], up[NUMBER];
     const cJSON *workers = cJSON_GetObjectItemCaseSensitive(status, "workers");
+    const cJSON *notes = cJSON_GetObjectItemCaseSensitive(status, "notes");
 
     row(out, "%s   pid %llu   %s   up %s   tsocketd %s", tsc_table_text(status, "daemon", name, sizeof(name)),
         (unsigned long long)whole(status, "pid"), tsc_table_text(status, "state", state, sizeof(state)),
@@ -167,6 +208,8 @@ static void daemon_rows(const cJSON *status, FILE *out)
     row(out, "decode threads busy %.0f %%, waiting for room %.0f %%", 100 * tsc_table_number(workers, "busy"),
         100 * tsc_table_number(workers, "waiting_for_room"));
     stages_row(cJSON_GetObjectItemCaseSensitive(workers, "stages"), out);
+    cache_row(notes, out);
+    notes_row(notes, out);
 }
 
 /* ---- a stream ---- */

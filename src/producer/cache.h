@@ -22,7 +22,10 @@
 
 struct tsp_cache;
 
-/* `bytes` of memory for the samples of streams, of which number i has counts[i]. NULL, with one line in `error`. */
+/*
+ * `bytes` of memory for the samples of streams, of which number i has counts[i]: compared with what is free, as the
+ * rings are, and taken at once. NULL, with one line in `error`.
+ */
 struct tsp_cache *tsp_cache_create(uint64_t bytes, const uint64_t *counts, uint32_t n_streams, char *error, size_t len);
 
 void tsp_cache_destroy(struct tsp_cache *cache); /* NULL is allowed */

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "../ipc/clock.h"
 #include "../ipc/log.h"
 #include "../ipc/text.h"
 
 enum {
     TICK_NS = 100000000,
+    KEY_LEN = 512,
 };
 
 /* What the threads share. */
@@ -25,12 +27,13 @@ struct run {
     pthread_cond_t ended; /* on CLOCK_MONOTONIC, with `running` */
     uint32_t running;     /* protected by lock, as are all below and the lines in check->out */
     struct tsp_check_result result;
+    size_t bad_room; /* of result.bad_samples */
     bool failed;
     char *error;
     size_t len;
 };
 
-static void report_bad(const struct run *run, uint64_t index, enum tsp_bad bad, const char *why)
+static void print_json(const struct run *run, uint64_t index, enum tsp_bad bad, const char *why)
 {
     const struct tsp_check *check = run->check;
     FILE *out = check->out;
@@ -44,10 +47,20 @@ static void report_bad(const struct run *run, uint64_t index, enum tsp_bad bad, 
     fputs("}\n", out);
 }
 
+/* "truncated  train: cat/1.jpg: the file ends too early, after 300 bytes" */
+static void print_text(const struct run *run, uint64_t index, enum tsp_bad bad, const char *why)
+{
+    const struct tsp_check *check = run->check;
+    char key[KEY_LEN];
+    tsi_log_quote(check->source->ops->key(check->source, index), key, sizeof key);
+    fprintf(check->out, "%-15s %s%s%s: %s\n", tsp_bad_word(bad), check->stream ? check->stream : "",
+            check->stream ? ": " : "", key, why);
+}
+
 /* With the lock. */
 static void give_up(struct run *run, uint64_t index, const char *why)
 {
-    char key[512];
+    char key[KEY_LEN];
     if (run->failed)
         return;
     run->failed = true;
@@ -56,37 +69,72 @@ static void give_up(struct run *run, uint64_t index, const char *why)
     atomic_store(&run->stop, true);
 }
 
-static void account(struct run *run, uint64_t index, enum tsp_bad bad, const char *why, uint64_t pixels, uint64_t bytes)
+/* With the lock. */
+static void add_bad(struct run *run, uint64_t index, enum tsp_bad bad, const char *why)
+{
+    struct tsp_check_result *result = &run->result;
+    if (result->bad == run->bad_room) {
+        size_t more = run->bad_room ? run->bad_room * 2 : 64;
+        uint64_t *grown = reallocarray(result->bad_samples, more, sizeof *grown);
+        if (!grown) {
+            give_up(run, index, "no memory for a longer list of the bad ones");
+            return;
+        }
+        result->bad_samples = grown;
+        run->bad_room = more;
+    }
+    result->bad_samples[result->bad++] = index;
+    result->kinds[bad]++;
+    if (run->check->erase)
+        fputs(run->check->erase, run->check->out);
+    if (run->check->json)
+        print_json(run, index, bad, why);
+    else
+        print_text(run, index, bad, why);
+}
+
+/* What the threads found out about one sample; `measure` is only looked at where it is good. */
+static void account(struct run *run, uint64_t index, enum tsp_bad bad, const char *why, uint64_t bytes,
+                    const struct tsp_measure *measure)
 {
     pthread_mutex_lock(&run->lock);
     run->result.checked++;
     run->result.bytes += bytes;
-    if (bad == TSP_GOOD) {
-        run->result.pixels += pixels;
-    } else if (bad == TSP_STOP) {
+    if (bad == TSP_GOOD)
+        tsp_summary_add(&run->result.summary, measure);
+    else if (bad == TSP_STOP)
         give_up(run, index, why);
-    } else {
-        run->result.bad++;
-        report_bad(run, index, bad, why);
-    }
+    else
+        add_bad(run, index, bad, why);
     pthread_mutex_unlock(&run->lock);
+}
+
+static enum tsp_bad decode(struct tsp_decoder *decoder, const struct tsp_encoded *encoded, struct tsp_measure *measure)
+{
+    struct tsp_pixels pixels;
+    uint32_t orientation;
+    enum tsp_bad bad = tsp_decoder_header(decoder, encoded, true, &measure->width, &measure->height);
+    if (bad != TSP_GOOD)
+        return bad;
+    measure->storage = tsp_decoder_storage(decoder);
+    bad = tsp_decoder_whole(decoder, &pixels, &orientation);
+    if (bad == TSP_GOOD)
+        tsp_measure_pixels(measure, &pixels);
+    return bad;
 }
 
 static void check_sample(struct run *run, struct tsp_decoder *decoder, struct tsp_encoded *encoded, uint64_t index)
 {
     const struct tsp_source *source = run->check->source;
-    struct tsp_pixels pixels;
-    uint32_t width = 0, height = 0, orientation;
+    struct tsp_measure measure;
     const char *why = encoded->why;
     encoded->len = 0;
     enum tsp_bad bad = source->ops->read(source, index, encoded);
     if (bad == TSP_GOOD) {
         why = tsp_decoder_why(decoder);
-        bad = tsp_decoder_header(decoder, encoded, false, &width, &height);
-        if (bad == TSP_GOOD)
-            bad = tsp_decoder_whole(decoder, &pixels, &orientation);
+        bad = decode(decoder, encoded, &measure);
     }
-    account(run, index, bad, why, (uint64_t)width * height, encoded->len);
+    account(run, index, bad, why, encoded->len, &measure);
 }
 
 static void *check_samples(void *context)
@@ -150,6 +198,12 @@ static uint32_t start_threads(struct run *run, pthread_t *threads)
     return n;
 }
 
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 bool tsp_check_run(const struct tsp_check *check, struct tsp_check_result *result_out, char *error, size_t len)
 {
     struct run run = {.check = check, .error = error, .len = len};
@@ -163,6 +217,7 @@ bool tsp_check_run(const struct tsp_check *check, struct tsp_check_result *resul
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&run.ended, &monotonic);
+    uint64_t begun_ns = tsi_clock_ns();
     uint32_t n = start_threads(&run, threads);
     wait_for_threads(&run);
     for (uint32_t i = 0; i < n; i++)
@@ -171,7 +226,64 @@ bool tsp_check_run(const struct tsp_check *check, struct tsp_check_result *resul
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_destroy(&run.lock);
     free(threads);
-    if (!run.failed)
-        *result_out = run.result;
-    return !run.failed;
+    if (run.failed) {
+        free(run.result.bad_samples);
+        return false;
+    }
+    if (run.result.bad > 0)
+        qsort(run.result.bad_samples, run.result.bad, sizeof *run.result.bad_samples, compare);
+    run.result.seconds = (double)(tsi_clock_ns() - begun_ns) / TSI_NS_PER_S;
+    *result_out = run.result;
+    return true;
+}
+
+/* ---- the end of the report ---- */
+
+static void print_result(const struct tsp_check *check, const struct tsp_check_result *result)
+{
+    FILE *out = check->out;
+    const char *before = ": ";
+    if (check->stream)
+        fprintf(out, "stream %s: ", check->stream);
+    fprintf(out, "%" PRIu64 " of %" PRIu64 " checked in %.1f s, %.1f MB, %" PRIu64 " bad", result->checked,
+            check->source->count, result->seconds, (double)result->bytes / 1e6, result->bad);
+    for (enum tsp_bad bad = TSP_GOOD; bad < TSP_BAD_COUNT; bad++) {
+        if (result->kinds[bad] == 0)
+            continue;
+        fprintf(out, "%s%s %" PRIu64, before, tsp_bad_word(bad), result->kinds[bad]);
+        before = ", ";
+    }
+    fputs(result->stopped ? "; stopped before the end\n" : "\n", out);
+    tsp_summary_print(&result->summary, out);
+}
+
+static void print_result_json(const struct tsp_check *check, const struct tsp_check_result *result)
+{
+    FILE *out = check->out;
+    const char *before = "";
+    fputs("{\"summary\":{", out);
+    if (check->stream)
+        fprintf(out, "\"stream\":\"%s\",", check->stream);
+    fprintf(out,
+            "\"samples\":%" PRIu64 ",\"checked\":%" PRIu64 ",\"stopped\":%s,\"seconds\":%.3f,\"bytes\":%" PRIu64
+            ",\"bad\":%" PRIu64 ",\"kinds\":{",
+            check->source->count, result->checked, result->stopped ? "true" : "false", result->seconds, result->bytes,
+            result->bad);
+    for (enum tsp_bad bad = TSP_GOOD; bad < TSP_BAD_COUNT; bad++) {
+        if (result->kinds[bad] == 0)
+            continue;
+        fprintf(out, "%s\"%s\":%" PRIu64, before, tsp_bad_word(bad), result->kinds[bad]);
+        before = ",";
+    }
+    putc('}', out);
+    tsp_summary_print_json(&result->summary, out);
+    fputs("}}\n", out);
+}
+
+void tsp_check_print(const struct tsp_check *check, const struct tsp_check_result *result)
+{
+    if (check->json)
+        print_result_json(check, result);
+    else
+        print_result(check, result);
 }

@@ -159,6 +159,20 @@ enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_en
     return TSP_GOOD;
 }
 
+struct tsp_storage tsp_decoder_storage(const struct tsp_decoder *decoder)
+{
+    assert(decoder->encoded);
+    struct tsp_storage storage = {.format = "pixels", .colours = "RGB", .turned = decoder->orientation > 1};
+    if (decoder->kind == JPEG) {
+        storage.format = tsp_jpeg_format(decoder->jpeg);
+        storage.colours = tsp_jpeg_colours(decoder->jpeg);
+    } else if (decoder->kind == PNG) {
+        storage.format = tsp_png_format(decoder->png);
+        storage.colours = tsp_png_colours(decoder->png);
+    }
+    return storage;
+}
+
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -61,6 +61,15 @@ void tsp_decoder_destroy(struct tsp_decoder *decoder);                   /* NULL
 enum tsp_bad tsp_decoder_header(struct tsp_decoder *decoder, const struct tsp_encoded *encoded, bool upright,
                                 uint32_t *width_out, uint32_t *height_out);
 
+/* How the picture of the last good header is stored, in words that stay: to be asked between header and draw. */
+struct tsp_storage {
+    const char *format;  /* "JPEG", "progressive JPEG", "PNG", ... */
+    const char *colours; /* "4:2:0", "grey", "RGB", ... */
+    bool turned;         /* by its EXIF orientation, if the header was asked for that */
+};
+
+struct tsp_storage tsp_decoder_storage(const struct tsp_decoder *decoder);
+
 /* Decodes once and writes `n` views, 1 to TSP_VIEWS_MAX. On TSP_GOOD all outputs are written, otherwise their content
  * is undefined. */
 enum tsp_bad tsp_decoder_draw(struct tsp_decoder *decoder, const struct tsp_view *views, uint32_t n);

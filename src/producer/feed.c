@@ -83,10 +83,15 @@ void tsp_feed_describe(const struct tsp_feed *feed, char *text, size_t len)
 {
     const struct tsp_source *source = feed->source;
     uint64_t samples = feed->ring.capacity + feed->ring.max_batch; /* the mirror holds the largest batch once more */
-    size_t used = (size_t)snprintf(text, len, "stream %s: %.256s, %llu samples, %u classes, %llu entries skipped;",
+    size_t used = (size_t)snprintf(text, len, "stream %s: %.256s, %llu samples, %u classes, %llu entries skipped",
                                    feed->options->name, feed->options->source, (unsigned long long)source->count,
                                    source->n_classes, (unsigned long long)source->skipped);
 
+    if (feed->options->skip != NULL && used < len)
+        used += (size_t)snprintf(text + used, len - used, ", %llu left out by --skip %.256s",
+                                 (unsigned long long)source->left_out, feed->options->skip);
+    if (used < len)
+        used += (size_t)snprintf(text + used, len - used, ";");
     for (uint32_t i = 0; i < feed->n_fields && used < len; i++)
         used += describe_field(&feed->fields[i], text + used, len - used);
     if (used < len)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../ipc/log.h"
+#include "skip_list.h"
 
 enum {
     DEPTH_MAX = 100, /* folders below each other; each costs a descriptor while it is walked */
@@ -326,6 +327,64 @@ static bool list_samples(struct walk *walk)
     return true;
 }
 
+/* Names of a skip list that are none of the samples. */
+struct unknown {
+    size_t count;
+    const char *first;
+};
+
+static void add_unknown(struct unknown *unknown, const char *name)
+{
+    if (unknown->count++ == 0)
+        unknown->first = name;
+}
+
+static void warn_unknown(const struct walk *walk, const char *path, const struct unknown *unknown)
+{
+    char first[PATH_MAX];
+    if (unknown->count == 0)
+        return;
+    tsi_log_quote(unknown->first, first, sizeof first);
+    tsi_log('W', "--skip %s: %zu of its names are no pictures of %s, the first: %s", path, unknown->count, walk->root,
+            first);
+}
+
+/* Both lists are in the order of their bytes: one walk along them finds who is in both. */
+static struct unknown leave_out(struct folder *folder, const struct tsp_skip_list *list)
+{
+    struct unknown unknown = {0};
+    uint64_t kept = 0;
+    size_t at = 0;
+    for (uint64_t i = 0; i < folder->base.count; i++) {
+        while (at < list->count && strcmp(list->names[at], folder->samples[i].path) < 0)
+            add_unknown(&unknown, list->names[at++]);
+        if (at < list->count && strcmp(list->names[at], folder->samples[i].path) == 0)
+            at++;
+        else
+            folder->samples[kept++] = folder->samples[i];
+    }
+    while (at < list->count)
+        add_unknown(&unknown, list->names[at++]);
+    folder->base.left_out = folder->base.count - kept;
+    folder->base.count = kept;
+    return unknown;
+}
+
+static bool skip_samples(struct walk *walk, const char *path)
+{
+    struct tsp_skip_list list;
+    char error[512];
+    if (!tsp_skip_list_read(path, &list, error, sizeof error))
+        return fail(walk, "--skip %s", error);
+    struct unknown unknown = leave_out(walk->folder, &list);
+    warn_unknown(walk, path, &unknown);
+    tsp_skip_list_fini(&list);
+    if (walk->folder->base.count == 0)
+        return fail(walk, "%s: --skip %s names every one of its %" PRIu64 " pictures; shorten the list", walk->root,
+                    path, walk->folder->base.left_out);
+    return true;
+}
+
 static const struct folder *folder_of(const struct tsp_source *source)
 {
     return (const struct folder *)source;
@@ -451,7 +510,7 @@ struct tsp_source *tsp_folder_open(const char *root, const struct tsp_source_lim
         .root_fd = root_fd,
     };
     struct walk walk = {.folder = folder, .root = root, .hidden = limits->hidden, .error = error, .error_len = len};
-    if (!list_classes(&walk) || !list_samples(&walk)) {
+    if (!list_classes(&walk) || !list_samples(&walk) || (limits->skip && !skip_samples(&walk, limits->skip))) {
         folder_close(&folder->base);
         return NULL;
     }

@@ -10,7 +10,8 @@
  * their key: the same list on every machine, file system and locale. Folders are walked to any depth, links followed
  * (the label is that of the folder that the link stands in), a link back to a folder above ends there. Left out and
  * counted: names that start with a dot, other extensions, folders with a picture's name, what is neither file nor
- * folder, files outside a class. A link that leads nowhere is warned about by name. For source.c alone.
+ * folder, files outside a class. A link that leads nowhere is warned about by name. Samples that the skip list names
+ * are no samples; their classes keep their numbers. For source.c alone.
  */
 #ifndef TSP_FOLDER_H
 #define TSP_FOLDER_H

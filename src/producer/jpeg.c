@@ -246,6 +246,46 @@ uint32_t tsp_jpeg_orientation(const struct tsp_jpeg *jpeg)
     return 1;
 }
 
+const char *tsp_jpeg_format(const struct tsp_jpeg *jpeg)
+{
+    static const char *const words[2][2] = {
+        {"JPEG", "arithmetic JPEG"},
+        {"progressive JPEG", "progressive arithmetic JPEG"},
+    };
+    return words[jpeg->cinfo.progressive_mode != 0][jpeg->cinfo.arith_code != 0];
+}
+
+/* By how many columns and rows of brightness share one of colour. */
+static const char *subsampling_of(const jpeg_component_info comps[3])
+{
+    static const struct {
+        int across, down;
+        const char *word;
+    } known[] = {{1, 1, "4:4:4"}, {2, 1, "4:2:2"}, {2, 2, "4:2:0"}, {1, 2, "4:4:0"}, {4, 1, "4:1:1"}, {4, 2, "4:1:0"}};
+    bool even = comps[1].h_samp_factor == comps[2].h_samp_factor && comps[1].v_samp_factor == comps[2].v_samp_factor;
+    for (size_t i = 0; even && i < sizeof known / sizeof known[0]; i++)
+        if (comps[0].h_samp_factor == known[i].across * comps[1].h_samp_factor &&
+            comps[0].v_samp_factor == known[i].down * comps[1].v_samp_factor)
+            return known[i].word;
+    return "another subsampling";
+}
+
+const char *tsp_jpeg_colours(const struct tsp_jpeg *jpeg)
+{
+    switch (jpeg->cinfo.jpeg_color_space) {
+    case JCS_GRAYSCALE:
+        return "grey";
+    case JCS_RGB:
+        return "RGB";
+    case JCS_CMYK:
+        return "CMYK";
+    case JCS_YCCK:
+        return "YCCK";
+    default:
+        return subsampling_of(jpeg->cinfo.comp_info);
+    }
+}
+
 /* Whether all scans that refine a progressive picture have come: else libjpeg smooths it, and looks far around. */
 static bool is_fully_refined(const struct jpeg_decompress_struct *cinfo)
 {

@@ -24,6 +24,10 @@ enum tsp_bad tsp_jpeg_header(struct tsp_jpeg *jpeg, const uint8_t *data, size_t 
 /* The EXIF orientation in the header that was read, 1 to 8. */
 uint32_t tsp_jpeg_orientation(const struct tsp_jpeg *jpeg);
 
+/* How it is stored, by the header that was read: "progressive JPEG"; "4:2:0", or another kind of colours than YCbCr. */
+const char *tsp_jpeg_format(const struct tsp_jpeg *jpeg);
+const char *tsp_jpeg_colours(const struct tsp_jpeg *jpeg);
+
 /*
  * Decodes at least `wanted`, with the bits of a decode of the whole picture. With `reduce` 2, 4 or 8 the picture is
  * made so many times smaller, each side rounded up, by leaving out high frequencies, which saves most of the work

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,10 +89,10 @@ static struct tsp_stream_options *add_stream(struct tsp_options *options, const 
         *stream = options->common;
         strcpy(stream->name, name); /* its length has just been checked */
         stream->source = strdup(source);
-        if (stream->source != NULL) {
-            options->n_streams++;
+        stream->skip = stream->skip != NULL ? strdup(stream->skip) : NULL; /* a copy of its own */
+        options->n_streams++;
+        if (stream->source != NULL && (stream->skip != NULL) == (options->common.skip != NULL))
             return stream;
-        }
         tsp_problem_set(problem_out, "%s: out of memory", label);
     }
     return NULL;
@@ -192,6 +193,25 @@ static bool check_stream(const struct tsp_stream_options *stream, struct tsp_pro
     return true;
 }
 
+/* A skip list holds paths below one folder, and all of those that are bad. */
+static bool check_lists(const struct tsp_options *options, struct tsp_problem *problem_out)
+{
+    if (options->write_skip == NULL)
+        return true;
+    if (!options->check)
+        return tsp_problem_set(problem_out, "--write-skip %s: only --check finds out what belongs there; add --check",
+                               options->write_skip);
+    if (options->n_streams > 1)
+        return tsp_problem_set(problem_out, "--write-skip %s: a list is of one dataset, not of %u; check each alone",
+                               options->write_skip, options->n_streams);
+    if (options->streams[0].skip != NULL)
+        return tsp_problem_set(problem_out,
+                               "--write-skip %s: would lack what --skip %s leaves out; leave out --skip, and the list "
+                               "holds all",
+                               options->write_skip, options->streams[0].skip);
+    return true;
+}
+
 bool tsp_options_merge(const struct tsp_layer *layers, uint32_t n, struct tsp_options *options_out,
                        struct tsp_problem *problem_out)
 {
@@ -204,6 +224,7 @@ bool tsp_options_merge(const struct tsp_layer *layers, uint32_t n, struct tsp_op
     good = good && (options.help || options.version || add_streams(&options, layers, n, problem_out));
     for (uint32_t i = 0; good && i < options.n_streams; i++)
         good = tsp_views_resolve(&options.streams[i], problem_out) && check_stream(&options.streams[i], problem_out);
+    good = good && check_lists(&options, problem_out);
     if (good)
         *options_out = options;
     else
@@ -255,11 +276,58 @@ bool tsp_options_parse(int argc, char *const *argv, char *const *environment, st
 
 void tsp_options_fini(struct tsp_options *options)
 {
-    for (uint32_t i = 0; i < options->n_streams; i++)
+    for (uint32_t i = 0; i < options->n_streams; i++) {
         free(options->streams[i].source);
+        free(options->streams[i].skip);
+    }
+    free(options->common.skip);
+    free(options->write_skip);
     free(options->dataset);
     free(options->config);
     memset(options, 0, sizeof(*options));
+}
+
+/* ---- the recipe as text ---- */
+
+static size_t add_value(const struct tsp_option *option, const void *base, char between, char *out, size_t used)
+{
+    char value[128];
+
+    tsp_option_print(option, base, value, sizeof(value));
+    return used + (size_t)snprintf(out + used, TSP_RECIPE_TEXT_MAX - used, "%s%s=%s",
+                                   used == 0 ? "" : (char[]){between, '\0'}, option->name, value);
+}
+
+/* Of one view; the options of a view are written as if they were a stream's. */
+static size_t add_view_values(const struct tsp_stream_options *as_view, char between, char *out, size_t used)
+{
+    for (size_t i = 0; i < tsp_option_count && used < TSP_RECIPE_TEXT_MAX; i++) {
+        if (tsp_option_table[i].in_recipe && tsp_option_table[i].per_view)
+            used = add_value(&tsp_option_table[i], as_view, between, out, used);
+    }
+    return used;
+}
+
+void tsp_options_recipe(const struct tsp_options *options, const struct tsp_stream_options *stream,
+                        char out[TSP_RECIPE_TEXT_MAX])
+{
+    size_t used = stream->n_views == 0 ? add_view_values(stream, ' ', out, 0) : 0;
+
+    for (size_t i = 0; i < tsp_option_count && used < TSP_RECIPE_TEXT_MAX; i++) {
+        const struct tsp_option *option = &tsp_option_table[i];
+        const void *base = option->per_stream ? (const void *)stream : options;
+
+        if (option->in_recipe && !option->per_view)
+            used = add_value(option, base, ' ', out, used);
+    }
+    for (uint32_t i = 0; i < stream->n_views && used < TSP_RECIPE_TEXT_MAX; i++) {
+        struct tsp_stream_options as_view = *stream;
+
+        as_view.recipe = stream->views[i].recipe;
+        used += (size_t)snprintf(out + used, TSP_RECIPE_TEXT_MAX - used, " view=%s", stream->views[i].name);
+        used = used < TSP_RECIPE_TEXT_MAX ? add_view_values(&as_view, ':', out, used) : used;
+    }
+    assert(used < TSP_RECIPE_TEXT_MAX); /* the most views with the longest numbers need less */
 }
 
 /* ---- the ring ---- */

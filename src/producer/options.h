@@ -51,6 +51,7 @@ struct tsp_stream_options {
     char name[TSOCKET_NAME_MAX + 1];
     char *source;
     bool hidden;
+    char *skip; /* NULL: nothing */
     struct tsp_recipe recipe;
     struct tsp_view_texts view_texts;
     struct tsp_named_view views[TSP_VIEWS_MAX]; /* made of view_texts */
@@ -82,6 +83,8 @@ struct tsp_options {
     struct tsp_ids allow_gids;
     bool list;
     bool check;
+    bool json;        /* what --check prints */
+    char *write_skip; /* NULL: no list is wanted */
     bool verbose;
     bool quiet;
     enum tsp_log_format log_format;
@@ -103,6 +106,15 @@ struct tsp_layer;
 /* The end of tsp_options_parse: merges `n` layers, the weakest first, over the defaults, and checks the whole. */
 bool tsp_options_merge(const struct tsp_layer *layers, uint32_t n, struct tsp_options *options_out,
                        struct tsp_problem *problem_out);
+
+#define TSP_RECIPE_TEXT_MAX 4096
+
+/*
+ * Every option that changes the order or the bytes of that stream, the seed apart, as one line with a single form:
+ * "size=224 augment=train ... shuffle=on ...". What its fingerprint is made of, and what an appendix prints.
+ */
+void tsp_options_recipe(const struct tsp_options *options, const struct tsp_stream_options *stream,
+                        char out[TSP_RECIPE_TEXT_MAX]);
 
 /* The ring of a stream whose samples have `sample_bytes`: its capacity and the largest batch, in samples. */
 struct tsp_ring_plan {

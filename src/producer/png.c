@@ -152,6 +152,28 @@ uint32_t tsp_png_orientation(struct tsp_png *png)
     return tsp_exif_orientation(exif, len);
 }
 
+const char *tsp_png_format(const struct tsp_png *png)
+{
+    bool interlaced = png_get_interlace_type(png->reader, png->info) != PNG_INTERLACE_NONE;
+    return interlaced ? "interlaced PNG" : "PNG";
+}
+
+const char *tsp_png_colours(const struct tsp_png *png)
+{
+    switch (png_get_color_type(png->reader, png->info)) {
+    case PNG_COLOR_TYPE_GRAY:
+        return "grey";
+    case PNG_COLOR_TYPE_GRAY_ALPHA:
+        return "grey with alpha";
+    case PNG_COLOR_TYPE_PALETTE:
+        return "palette";
+    case PNG_COLOR_TYPE_RGB_ALPHA:
+        return "RGB with alpha";
+    default:
+        return "RGB";
+    }
+}
+
 /* Whatever the file holds, rows come out as RGB of 8 bits. */
 static void ask_for_rgb(struct tsp_png *png)
 {

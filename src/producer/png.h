@@ -24,6 +24,10 @@ enum tsp_bad tsp_png_header(struct tsp_png *png, const uint8_t *data, size_t len
 /* The EXIF orientation in the header that was read, 1 to 8. */
 uint32_t tsp_png_orientation(struct tsp_png *png);
 
+/* How it is stored, by the header that was read: "interlaced PNG"; "palette". */
+const char *tsp_png_format(const struct tsp_png *png);
+const char *tsp_png_colours(const struct tsp_png *png);
+
 /* Decodes at least `wanted`; rows below it only in a file without its end. *pixels_out stays until the next call. */
 enum tsp_bad tsp_png_decode(struct tsp_png *png, const struct tsp_rect *wanted, struct tsp_pixels *pixels_out);
 

@@ -13,7 +13,6 @@
 
 #define LIVE_NS   TSI_NS_PER_S
 #define LOGGED_NS (10 * TSI_NS_PER_S)
-#define ERASE     "\r\033[K" /* back to the first column, and nothing to the right of it */
 #define TEXT      1024
 
 /* ---- the texts ---- */
@@ -85,6 +84,24 @@ void tsp_progress_summary(const char *status, char *text, size_t len)
     cJSON_Delete(document);
 }
 
+const char *tsp_progress_bar(uint64_t done, uint64_t all, char out[TSP_PROGRESS_BAR + 1])
+{
+    int full = all > 0 ? (int)((double)done / (double)all * TSP_PROGRESS_BAR) : 0;
+
+    for (int i = 0; i < TSP_PROGRESS_BAR; i++)
+        out[i] = i < full ? '#' : '.';
+    out[TSP_PROGRESS_BAR] = '\0';
+    return out;
+}
+
+const char *tsp_progress_time(double seconds, char *out, size_t len)
+{
+    unsigned long long s = seconds > 0 && seconds < 1e12 ? (unsigned long long)seconds : 0;
+
+    snprintf(out, len, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+    return out;
+}
+
 /* ---- when and where ---- */
 
 void tsp_progress_init(struct tsp_progress *progress, bool live, uint64_t now_ns)
@@ -92,7 +109,8 @@ void tsp_progress_init(struct tsp_progress *progress, bool live, uint64_t now_ns
     progress->live = live;
     progress->next_ns = now_ns + (live ? LIVE_NS : LOGGED_NS);
     if (live)
-        tsi_log_erase(ERASE); /* log lines take the live line away; the next tick brings it back below them */
+        tsi_log_erase(
+            TSP_PROGRESS_ERASE); /* log lines take the live line away; the next tick brings it back below them */
 }
 
 static size_t terminal_columns(void)
@@ -105,7 +123,7 @@ static size_t terminal_columns(void)
 /* A line that is longer than the terminal is wide could not be redrawn in place. */
 static void draw(const char *text)
 {
-    fprintf(stderr, ERASE "%.*s", (int)terminal_columns() - 1, text);
+    fprintf(stderr, TSP_PROGRESS_ERASE "%.*s", (int)terminal_columns() - 1, text);
 }
 
 bool tsp_progress_due(const struct tsp_progress *progress, uint64_t now_ns)

@@ -12,6 +12,9 @@
 
 #include <tsocket/producer.h>
 
+#define TSP_PROGRESS_ERASE "\r\033[K" /* back to the first column, and nothing to the right of it */
+#define TSP_PROGRESS_BAR   20         /* columns of a bar */
+
 struct tsp_progress {
     bool live;
     uint64_t next_ns; /* when the next line is due */
@@ -31,6 +34,10 @@ void tsp_progress_tick(struct tsp_progress *progress, struct tsocket_producer *p
 
 /* Takes the live line away and logs what the whole run came to. */
 void tsp_progress_end(struct tsp_progress *progress, struct tsocket_producer *producer);
+
+/* "#########..........." for what is done of all; "0:12:34". Both return `out`. */
+const char *tsp_progress_bar(uint64_t done, uint64_t all, char out[TSP_PROGRESS_BAR + 1]);
+const char *tsp_progress_time(double seconds, char *out, size_t len);
 
 /* The two texts for a status as tsocket_producer_status gives it; empty where it is not such a thing. */
 void tsp_progress_line(const char *status, char *text, size_t len);

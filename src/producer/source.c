@@ -43,6 +43,10 @@ void tsp_encoded_fini(struct tsp_encoded *encoded)
 
 struct tsp_source *tsp_source_open(const char *spec, const struct tsp_source_limits *limits, char *error, size_t len)
 {
+    if (tsp_synthetic_is(spec) && limits->skip) {
+        snprintf(error, len, "%s: has no files that --skip %s could name; leave out --skip", spec, limits->skip);
+        return NULL;
+    }
     if (tsp_synthetic_is(spec))
         return tsp_synthetic_open(spec, limits, error, len);
     return tsp_folder_open(spec, limits, error, len);

@@ -28,6 +28,7 @@ enum tsp_bad {
 #define TSP_BAD_ENUM(name, word) name,
     TSP_BAD_KINDS(TSP_BAD_ENUM)
 #undef TSP_BAD_ENUM
+    TSP_BAD_COUNT, /* no kind */
 };
 
 const char *tsp_bad_word(enum tsp_bad bad);
@@ -67,11 +68,13 @@ struct tsp_source {
     uint32_t n_classes;   /* 0: labels are plain numbers */
     const char **classes; /* names by label, owned by the source */
     uint64_t skipped;     /* entries that the walk left out (hidden, other extension, outside a class, ...) */
+    uint64_t left_out;    /* samples that the skip list names: they are not in count, and have no number */
 };
 
 struct tsp_source_limits {
     uint64_t max_bytes; /* of one file */
     int hidden;         /* take names that start with a dot as well (torchvision's rule) */
+    const char *skip;   /* a list of samples to leave out (skip_list.h); NULL: none */
 };
 
 /*

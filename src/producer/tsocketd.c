@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@
 #include "options.h"
 #include "pipeline.h"
 #include "progress.h"
+#include "skip_list.h"
 #include "usage.h"
 
 #define TICK_MS     100
@@ -134,6 +136,8 @@ static int create_cache(struct daemon *daemon)
         return EXIT_ENDED;
     for (uint32_t i = 0; i < daemon->n_feeds; i++)
         counts[i] = daemon->feeds[i].source->count;
+    tsi_log('I', "cache: takes %.1f MiB of memory",
+            (double)daemon->options->cache_bytes / (1024.0 * 1024)); /* slowly */
     daemon->cache = tsp_cache_create(daemon->options->cache_bytes, counts, daemon->n_feeds, error, sizeof(error));
     if (daemon->cache != NULL)
         return EXIT_ENDED;
@@ -252,7 +256,11 @@ static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
 
     for (uint32_t i = 0; i < options->n_streams && !asked; i++) {
         const struct tsp_stream_options *stream = &options->streams[i];
-        struct tsp_source_limits limits = {.max_bytes = options->max_bytes, .hidden = stream->hidden};
+        struct tsp_source_limits limits = {
+            .max_bytes = options->max_bytes,
+            .hidden = stream->hidden,
+            .skip = stream->skip,
+        };
         if (!tsp_feed_open(stream, &limits, &daemon->feeds[i], problem_out))
             return source_status(stream->source);
         daemon->n_feeds++;
@@ -262,14 +270,19 @@ static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
     return EXIT_ENDED;
 }
 
+static bool has_printed(const char *option)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    tsi_log('E', "%s: standard output: %s", option, strerror(errno));
+    return false;
+}
+
 static int list(const struct daemon *daemon)
 {
     for (uint32_t i = 0; i < daemon->n_feeds; i++)
         tsp_feed_list(&daemon->feeds[i], daemon->options->named_streams, stdout);
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return EXIT_ENDED;
-    tsi_log('E', "--list: standard output: %s", strerror(errno));
-    return EXIT_FAILED;
+    return has_printed("--list") ? EXIT_ENDED : EXIT_FAILED;
 }
 
 /* ---- --check ---- */
@@ -280,49 +293,89 @@ struct watch {
     uint64_t begun_ns;
 };
 
+/* "stream train: [#########...........] 45 %, 1234 of 2742 checked, 812/s, 0:00:02 left" */
 static bool watch_check(void *context, uint64_t checked)
 {
     struct watch *watch = context;
     uint64_t now_ns = tsi_clock_ns(), count = watch->feed->source->count;
     double rate = (double)checked * 1e9 / (double)(now_ns - watch->begun_ns + 1);
-    char text[256];
+    char text[256], bar[TSP_PROGRESS_BAR + 1], left[32];
 
     if (tsp_progress_due(&watch->progress, now_ns) && checked > 0) {
-        snprintf(text, sizeof(text), "stream %s: %llu of %llu checked, %.0f/s, %.0f s left", watch->feed->options->name,
-                 (unsigned long long)checked, (unsigned long long)count, rate, (double)(count - checked) / rate);
+        snprintf(text, sizeof(text), "stream %s: [%s] %.0f %%, %llu of %llu checked, %.0f/s, %s left",
+                 watch->feed->options->name, tsp_progress_bar(checked, count, bar),
+                 100 * (double)checked / (double)count, (unsigned long long)checked, (unsigned long long)count, rate,
+                 tsp_progress_time((double)(count - checked) / rate, left, sizeof(left)));
         tsp_progress_show(&watch->progress, text, now_ns);
     }
     return !asked;
 }
 
-static int check_feed(const struct daemon *daemon, const struct tsp_feed *feed)
+static bool run_check(const struct daemon *daemon, const struct tsp_feed *feed, struct tsp_check_result *result_out)
 {
     struct watch watch = {.feed = feed, .begun_ns = tsi_clock_ns()};
+    bool live = is_live(daemon);
     const struct tsp_check check = {
         .source = feed->source,
         .limits = daemon->options->limits,
         .workers = workers_of(daemon),
         .stream = daemon->options->named_streams ? feed->options->name : NULL,
         .out = stdout,
+        .json = daemon->options->json,
+        .erase = live && isatty(STDOUT_FILENO) ? TSP_PROGRESS_ERASE : NULL,
         .go_on = watch_check,
         .context = &watch,
     };
-    struct tsp_check_result result;
     char error[1024];
 
-    tsp_progress_init(&watch.progress, is_live(daemon), watch.begun_ns);
-    bool good = tsp_check_run(&check, &result, error, sizeof(error));
+    tsp_progress_init(&watch.progress, live, watch.begun_ns);
+    bool good = tsp_check_run(&check, result_out, error, sizeof(error));
     tsp_progress_clear(&watch.progress);
     if (!good) {
         tsi_log('E', "%s", error);
+        return false;
+    }
+    tsp_check_print(&check, result_out);
+    return true;
+}
+
+/* A list of a part would look like one of the whole. */
+static bool write_skip(const struct tsp_feed *feed, const struct tsp_check_result *result, struct tsp_skip_file *file)
+{
+    char error[1024];
+
+    if (result->stopped) {
+        tsp_skip_file_discard(file);
+        return true;
+    }
+    for (uint64_t i = 0; i < result->bad; i++)
+        tsp_skip_file_add(file, feed->source->ops->key(feed->source, result->bad_samples[i]));
+    if (tsp_skip_file_finish(file, error, sizeof(error)))
+        return true;
+    tsi_log('E', "--write-skip %s", error);
+    return false;
+}
+
+/* The list is opened first: that it cannot be written should not take a check of a million files to find out. */
+static int check_feed(const struct daemon *daemon, const struct tsp_feed *feed)
+{
+    const char *path = daemon->options->write_skip;
+    struct tsp_check_result result;
+    struct tsp_skip_file file;
+    char error[1024];
+
+    if (path != NULL && !tsp_skip_file_create(path, &file, error, sizeof(error))) {
+        tsi_log('E', "--write-skip %s", error);
         return EXIT_FAILED;
     }
-    double seconds = (double)(tsi_clock_ns() - watch.begun_ns) / 1e9;
-    tsi_log('I', "stream %s: %llu of %llu checked in %.1f s, %.1f MB, %.1f megapixels, %llu bad%s", feed->options->name,
-            (unsigned long long)result.checked, (unsigned long long)feed->source->count, seconds,
-            (double)result.bytes / 1e6, (double)result.pixels / 1e6, (unsigned long long)result.bad,
-            result.stopped ? "; stopped before the end" : "");
-    return result.bad > 0 || result.stopped ? EXIT_FAILED : EXIT_ENDED;
+    if (!run_check(daemon, feed, &result)) {
+        if (path != NULL)
+            tsp_skip_file_discard(&file);
+        return EXIT_FAILED;
+    }
+    bool good = path == NULL || write_skip(feed, &result, &file);
+    free(result.bad_samples);
+    return good && result.bad == 0 && !result.stopped ? EXIT_ENDED : EXIT_FAILED;
 }
 
 static int check(const struct daemon *daemon)
@@ -334,7 +387,7 @@ static int check(const struct daemon *daemon)
         if (check_feed(daemon, &daemon->feeds[i]) != EXIT_ENDED)
             status = EXIT_FAILED;
     }
-    return status;
+    return has_printed("--check") ? status : EXIT_FAILED;
 }
 
 /* The name first: that it is taken should not take a walk over a million files to find out. */

@@ -64,6 +64,9 @@ static enum tsp_bad decode(struct tsp_decoder *decoder, const struct tsp_encoded
     enum tsp_bad bad = tsp_decoder_header(decoder, encoded, choice % 2, &width, &height);
     if (bad != TSP_GOOD)
         return bad;
+    struct tsp_storage storage = tsp_decoder_storage(decoder);
+    if (storage.format[0] == '\0' || storage.colours[0] == '\0')
+        abort();
     plan(choice / 2, width, height, n, views, out);
     return tsp_decoder_draw(decoder, views, n);
 }

@@ -4,11 +4,14 @@ import collections
 import json
 import os
 import shutil
+import subprocess
 import unittest
 
+import numpy as np
 import pictures
 from harness import OTHER_UID, OTHER_USER, TSOCKETD, SystemTest
 from inputs import expected, input_path
+from PIL import Image
 
 LOCALES = ("C", "C.UTF-8", "en_US.UTF-8")
 
@@ -217,14 +220,70 @@ class ChangingFolderTest(SystemTest):
 
 
 class CheckTest(SystemTest):
+    def check(self, *args, code):
+        done = self.run_program(TSOCKETD, "--check", *args)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout.decode().splitlines()
+
+    def check_json(self, *args, code):
+        *bad, last = map(json.loads, self.check("--json", *args, code=code))
+        return {line["key"]: line["kind"] for line in bad}, last["summary"]
+
     def test_a_check_names_the_bad_files_and_says_so_in_its_exit_status(self):
         case, good = folder_case("bad_files"), folder_case("prime_13")
-        done = self.run_program(TSOCKETD, "--check", input_path(case["dir"]))
-        self.assertEqual(done.returncode, 1, done.stderr)
-        reported = {line["key"]: line["kind"] for line in map(json.loads, done.stdout.splitlines())}
-        self.assertEqual(reported, {e["path"]: e["class"] for e in case["errors"]})
-        done = self.run_program(TSOCKETD, "--check", input_path(good["dir"]))
-        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stderr)
+        wanted = {e["path"]: e["class"] for e in case["errors"]}
+        bad, summary = self.check_json(input_path(case["dir"]), code=1)
+        self.assertEqual(bad, wanted)
+        self.assertEqual((summary["checked"], summary["bad"]), (len(case["samples"]) + len(wanted), len(wanted)))
+        self.assertEqual(summary["kinds"], collections.Counter(wanted.values()))
+        lines = self.check(input_path(case["dir"]), code=1)
+        for path, kind in wanted.items():
+            self.assertTrue(any(line.split()[:2] == [kind, f"{path}:"] for line in lines), (path, lines))
+        bad, summary = self.check_json(input_path(good["dir"]), code=0)
+        self.assertEqual((bad, summary["bad"], summary["formats"]), ({}, 0, {"JPEG": 13}))
+
+    def test_the_summary_has_the_sizes_and_channels_that_pillow_sees(self):
+        folder = os.path.join(self.folder, "sizes")
+        pictures.make_folder(folder, 2, 3)
+        with open(os.path.join(folder, "class000", "wide.jpg"), "wb") as f:
+            f.write(pictures.jpeg(7, 200, 50))
+        paths = [os.path.join(d, name) for d, _, names in os.walk(folder) for name in names]
+        arrays = [np.asarray(Image.open(path).convert("RGB")) / 255 for path in paths]
+        mean = np.mean([a.mean((0, 1)) for a in arrays], 0)
+        std = np.sqrt(np.mean([(a**2).mean((0, 1)) for a in arrays], 0) - mean**2)
+        _, summary = self.check_json(folder, code=0)
+        self.assertEqual((summary["width"]["least"], summary["width"]["most"]), (64, 200))
+        self.assertEqual((summary["height"]["least"], summary["height"]["most"]), (48, 50))
+        np.testing.assert_allclose(summary["mean"], mean, atol=1e-5)
+        np.testing.assert_allclose(summary["std"], std, atol=1e-5)
+        channels = next(line.split() for line in self.check(folder, code=0) if "--mean" in line)
+        self.run_program(TSOCKETD, "--list", "--dtype", "float32", *channels[1:], folder).check_returncode()
+
+    def test_a_run_without_the_files_that_a_check_listed_is_whole(self):
+        case, skip = folder_case("bad_files"), os.path.join(self.folder, "skip")
+        self.check("--write-skip", skip, input_path(case["dir"]), code=1)
+        with open(skip) as f:
+            self.assertEqual(f.read().splitlines(), sorted(e["path"] for e in case["errors"]))
+        self.check("--skip", skip, input_path(case["dir"]), code=0)
+        daemon = self.start_daemon(input_path(case["dir"]), "--skip", skip, "--size", "16", "--ring", "8", "--epochs",
+                                   "1", "--on-bad", "fail")
+        tap = self.tap(daemon, 3).finish()
+        self.assertEqual(daemon.wait(), 0)
+        self.assert_whole_epochs(tap, len(case["samples"]), 3, range(1))
+        self.assertIn(f"{len(case['errors'])} left out by --skip {skip}", daemon.stderr())
+
+    def test_a_check_that_cannot_write_its_list_says_so_first(self):
+        folder = input_path(folder_case("order")["dir"])
+        done = self.run_program(TSOCKETD, "--check", "--write-skip", "/nowhere/list", folder)
+        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertIn(b"--write-skip /nowhere/list", done.stderr)
+
+    def test_a_check_that_cannot_print_has_failed(self):
+        args = (TSOCKETD, "--check", input_path(folder_case("prime_13")["dir"]))
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(args, env=self.environment, stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"No space left", done.stderr)
 
     def test_damage_below_every_crop_is_found(self):
         folder = os.path.join(self.folder, "photos")

@@ -48,6 +48,10 @@ class MemoryTest(SystemTest):
         daemon = self.start_daemon("null:1009x64x64", "--ring", "1365", "--max-batch", "10")
         self.assertGreater(daemon.memory_kib("RssShmem"), 1365 * 64 * 64 * 3 // 1024)
 
+    def test_the_cache_is_taken_at_the_start(self):
+        daemon = self.start_daemon("synthetic:13x8x8", "--cache", "64MiB")
+        self.assertGreater(daemon.memory_kib("RssAnon"), 64 << 10)
+
     def test_a_consumer_costs_the_daemon_less_than_a_megabyte(self):
         daemon = self.start_daemon("synthetic:101x64x64", "--ring", "512")
         taps = [self.tap(daemon, 4)]

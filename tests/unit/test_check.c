@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --check, on a folder of good and bad files, and on sources that fail or are stopped. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+
+#include <cjson/cJSON.h>
 
 #include "inputs.h"
 #include "producer/check.h"
@@ -36,10 +39,13 @@ static bool run(const struct tsp_source *source, bool (*go_on)(void *context, ui
         .source = source,
         .limits = {.max_pixels = 1 << 20, .max_scans = 100},
         .workers = 2,
+        .json = true,
         .go_on = go_on,
     };
     check.out = open_memstream(&lines, &lines_len);
     bool good = tsp_check_run(&check, &result, error, sizeof error);
+    if (good)
+        tsp_check_print(&check, &result);
     fclose(check.out);
     return good;
 }
@@ -65,28 +71,88 @@ static void bad_files_are_reported_each_in_a_line(void **state)
     assert_true(run(source, NULL));
     assert_int_equal(result.checked, 12);
     assert_int_equal(result.bad, 4);
-    assert_int_equal(result.pixels, 8 * 16 * 16);
+    assert_int_equal(result.kinds[TSP_TRUNCATED], 1);
+    assert_int_equal(result.bad_samples[0], 0);
+    assert_int_equal(result.bad_samples[3], 11);
+    assert_int_equal(result.summary.pixels, 8 * 16 * 16);
     assert_false(result.stopped);
     size_t n = 0;
     for (const char *at = lines; *at; at++)
         n += *at == '\n';
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 4 + 1);
     for (size_t i = 0; i < 4; i++)
         assert_non_null(strstr(lines, starts[i]));
+    free(result.bad_samples);
     free(lines);
     tsp_source_close(source);
 }
 
-static void good_pictures_print_nothing(void **state)
+/* What the last line says, which is all that a good folder prints. */
+static cJSON *summary_of(const char *text)
+{
+    cJSON *line = cJSON_Parse(text), *summary = cJSON_DetachItemFromObject(line, "summary");
+    assert_non_null(summary);
+    cJSON_Delete(line);
+    return summary;
+}
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, key);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no number %s", key);
+    return item->valuedouble;
+}
+
+static void good_pictures_are_summed_up(void **state)
 {
     (void)state;
     struct tsp_source *source = open_source("synthetic:101x8x6");
     assert_true(run(source, NULL));
     assert_int_equal(result.checked, 101);
     assert_int_equal(result.bad, 0);
-    assert_int_equal(lines_len, 0);
+    cJSON *summary = summary_of(lines);
+    assert_true(number(summary, "checked") == 101 && number(summary, "bad") == 0);
+    assert_true(number(cJSON_GetObjectItem(summary, "formats"), "pixels") == 101);
+    assert_true(number(cJSON_GetObjectItem(summary, "width"), "least") == 6);
+    assert_true(number(cJSON_GetObjectItem(summary, "height"), "most") == 8);
+    cJSON_Delete(summary);
     free(lines);
     tsp_source_close(source);
+}
+
+static const char *no_key(const struct tsp_source *source, uint64_t index)
+{
+    (void)source;
+    (void)index;
+    return "some/path";
+}
+
+/* Pictures of one colour each, by number: 0 black, 255 white. */
+static enum tsp_bad grey_read(const struct tsp_source *source, uint64_t index, struct tsp_encoded *out)
+{
+    uint32_t side = index ? 4 : 40; /* the black one is much larger, and counts no more */
+    (void)source;
+    assert_int_equal(tsp_encoded_reserve(out, (size_t)side * side * 3), TSP_GOOD);
+    out->len = (size_t)side * side * 3;
+    memset(out->data, index ? 255 : 0, out->len);
+    out->raw_width = out->raw_height = side;
+    return TSP_GOOD;
+}
+
+static void channels_have_the_mean_and_deviation_of_pictures_that_count_the_same(void **state)
+{
+    (void)state;
+    static const struct tsp_source_ops ops = {.key = no_key, .read = grey_read};
+    const struct tsp_source source = {.ops = &ops, .count = 4};
+    double mean[3], std[3];
+    assert_true(run(&source, NULL));
+    tsp_summary_channels(&result.summary, mean, std);
+    for (int c = 0; c < 3; c++) {
+        assert_true(fabs(mean[c] - 0.75) < 1e-9);
+        assert_true(fabs(std[c] - sqrt(0.75 * 0.25)) < 1e-9);
+    }
+    free(lines);
 }
 
 static bool stop_at_once(void *context, uint64_t checked)
@@ -107,14 +173,7 @@ static void it_can_be_stopped(void **state)
     tsp_source_close(source);
 }
 
-/* A source on a disk that fails. */
-static const char *failing_key(const struct tsp_source *source, uint64_t index)
-{
-    (void)source;
-    (void)index;
-    return "some/path";
-}
-
+/* A disk that fails. */
 static enum tsp_bad failing_read(const struct tsp_source *source, uint64_t index, struct tsp_encoded *out)
 {
     (void)source;
@@ -126,7 +185,7 @@ static enum tsp_bad failing_read(const struct tsp_source *source, uint64_t index
 static void a_failing_disk_ends_it(void **state)
 {
     (void)state;
-    static const struct tsp_source_ops ops = {.key = failing_key, .read = failing_read};
+    static const struct tsp_source_ops ops = {.key = no_key, .read = failing_read};
     const struct tsp_source source = {.ops = &ops, .count = 100};
     assert_false(run(&source, NULL));
     assert_string_equal(error, "some/path: read: Input/output error");
@@ -138,7 +197,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_files_are_reported_each_in_a_line),
-        cmocka_unit_test(good_pictures_print_nothing),
+        cmocka_unit_test(good_pictures_are_summed_up),
+        cmocka_unit_test(channels_have_the_mean_and_deviation_of_pictures_that_count_the_same),
         cmocka_unit_test(it_can_be_stopped),
         cmocka_unit_test(a_failing_disk_ends_it),
     };

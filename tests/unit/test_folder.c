@@ -293,6 +293,69 @@ static void folders_that_link_to_each_other_end(void **state)
     tsp_source_close(source);
 }
 
+/* ---- skip lists ---- */
+
+static struct tsp_source *open_without(const char *dir, const char *list, char *error, size_t len)
+{
+    const char *path = inputs_path(root, "skip");
+    inputs_write(path, list, strlen(list));
+    const struct tsp_source_limits skipping = {.max_bytes = 1 << 20, .skip = path};
+    warnings[0] = '\0';
+    return tsp_source_open(dir, &skipping, error, len);
+}
+
+static void a_skip_list_leaves_samples_out_and_moves_the_others_up(void **state)
+{
+    (void)state;
+    char error[512];
+    const char *dir = inputs_path(root, field(find_case("prime_13"), "dir")->valuestring);
+    struct tsp_source *all = open_good(dir);
+    struct tsp_source *some = open_without(dir, "# of a check\na/06.jpg\na/04.jpg\na/06.jpg\n\n", error, sizeof error);
+    assert_non_null(some);
+    assert_string_equal(warnings, "");
+    assert_int_equal(some->count, all->count - 2);
+    assert_int_equal(some->left_out, 2);
+    assert_int_equal(some->n_classes, all->n_classes);
+    for (uint64_t i = 0, at = 0; i < all->count; i++) {
+        const char *key = all->ops->key(all, i);
+        if (strcmp(key, "a/04.jpg") == 0 || strcmp(key, "a/06.jpg") == 0)
+            continue;
+        assert_string_equal(some->ops->key(some, at), key);
+        assert_int_equal(some->ops->label(some, at++), all->ops->label(all, i));
+    }
+    tsp_source_close(some);
+    tsp_source_close(all);
+}
+
+static void names_of_a_skip_list_that_are_no_samples_are_told(void **state)
+{
+    (void)state;
+    char error[512];
+    const char *dir = inputs_path(root, field(find_case("prime_13"), "dir")->valuestring);
+    struct tsp_source *source = open_without(dir, "a/04.jpg\nz/last.jpg\na/none.jpg\n", error, sizeof error);
+    assert_non_null(source);
+    assert_non_null(strstr(warnings, "2 of its names are no pictures of "));
+    assert_non_null(strstr(warnings, "the first: a/none.jpg"));
+    assert_int_equal(source->left_out, 1);
+    tsp_source_close(source);
+}
+
+static void what_is_no_skip_list_is_refused(void **state)
+{
+    (void)state;
+    char error[512];
+    const char *dir = small_tree("skipped", "x.jpg");
+    assert_null(open_without(dir, "class/x.jpg\n", error, sizeof error));
+    assert_non_null(strstr(error, "names every one of its 1 pictures"));
+    assert_null(open_without(dir, "one\nC:\\x.jpg\n", error, sizeof error));
+    assert_non_null(strstr(error, "line 2: write \\\\ for a backslash"));
+    assert_null(open_without("synthetic:3x8x8", "x\n", error, sizeof error));
+    assert_non_null(strstr(error, "synthetic:3x8x8: has no files"));
+    const struct tsp_source_limits nowhere = {.max_bytes = 1 << 20, .skip = "/nowhere/at.all"};
+    assert_null(tsp_source_open(dir, &nowhere, error, sizeof error));
+    assert_non_null(strstr(error, "--skip /nowhere/at.all: cannot be opened"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +369,9 @@ int main(void)
         cmocka_unit_test(want_of_descriptors_stops_the_run),
         cmocka_unit_test(a_pipe_is_not_a_sample),
         cmocka_unit_test(folders_that_link_to_each_other_end),
+        cmocka_unit_test(a_skip_list_leaves_samples_out_and_moves_the_others_up),
+        cmocka_unit_test(names_of_a_skip_list_that_are_no_samples_are_told),
+        cmocka_unit_test(what_is_no_skip_list_is_refused),
     };
     return cmocka_run_group_tests(tests, make, discard);
 }

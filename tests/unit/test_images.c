@@ -219,6 +219,49 @@ static void a_picture_does_not_depend_on_the_one_before(void **state)
     assert_int_equal(decode_id("dqt_missing"), TSP_CORRUPT);
 }
 
+static void assert_stored(const char *id, const char *format, const char *colours)
+{
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, field(expected, "images"))
+    {
+        struct tsp_encoded encoded = {0};
+        uint32_t width, height;
+        if (strcmp(text_of(entry, "id"), id) != 0)
+            continue;
+        encoded.data = inputs_read(inputs_path(root, text_of(entry, "file")), &encoded.len);
+        assert_int_equal(tsp_decoder_header(decoder, &encoded, true, &width, &height), TSP_GOOD);
+        struct tsp_storage storage = tsp_decoder_storage(decoder);
+        assert_string_equal(storage.format, format);
+        assert_string_equal(storage.colours, colours);
+        tsp_encoded_fini(&encoded);
+    }
+}
+
+static void it_is_told_how_a_picture_is_stored(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id, *format, *colours;
+    } stored[] = {
+        {"jpeg_baseline", "JPEG", "4:4:4"},
+        {"jpeg_progressive", "progressive JPEG", "4:4:4"},
+        {"jpeg_arith", "arithmetic JPEG", "4:2:0"},
+        {"jpeg_420", "JPEG", "4:2:0"},
+        {"jpeg_422", "JPEG", "4:2:2"},
+        {"jpeg_440", "JPEG", "4:4:0"},
+        {"jpeg_411", "JPEG", "4:1:1"},
+        {"jpeg_gray", "JPEG", "grey"},
+        {"jpeg_rgb", "JPEG", "RGB"},
+        {"jpeg_cmyk", "JPEG", "CMYK"},
+        {"jpeg_ycck", "JPEG", "YCCK"},
+        {"png_rgba", "PNG", "RGB with alpha"},
+        {"png_palette", "PNG", "palette"},
+        {"png16_gray", "PNG", "grey"},
+    };
+    for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++)
+        assert_stored(stored[i].id, stored[i].format, stored[i].colours);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +271,7 @@ int main(void)
         cmocka_unit_test(other_kinds_are_named),
         cmocka_unit_test(a_missing_end_marker_costs_nothing),
         cmocka_unit_test(a_picture_does_not_depend_on_the_one_before),
+        cmocka_unit_test(it_is_told_how_a_picture_is_stored),
     };
     return cmocka_run_group_tests(tests, make, discard);
 }

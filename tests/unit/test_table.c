@@ -68,6 +68,22 @@ static void a_status_becomes_a_table(void **state)
     free(text);
 }
 
+static void notes_are_shown_and_those_of_the_cache_in_words(void **state)
+{
+    (void)state;
+    char *text =
+        table("{\"notes\":{\"cache_capacity_bytes\":1000000,\"cache_used_bytes\":630000,\"cache_pictures\":1234,"
+              "\"cache_found\":41,\"cache_missed\":59,\"loss\":0.25,\"steps\":12}}");
+    assert_rows_are_whole(text);
+    assert_shows(text, "| cache 63 % full: 1,234 pictures, 615 KiB   41 % of the samples found in it ");
+    assert_shows(text, "| notes   loss 0.25   steps 12 ");
+    free(text);
+    text = table("{\"notes\":{}}");
+    assert_null(strstr(text, "cache"));
+    assert_null(strstr(text, "notes"));
+    free(text);
+}
+
 static void nothing_in_it_is_believed(void **state)
 {
     (void)state;
@@ -83,6 +99,8 @@ static void nothing_in_it_is_believed(void **state)
         "{\"streams\":[{\"head\":9e15,\"floor\":0,\"capacity\":1}]}",
         "{\"streams\":[{\"consumers\":[{\"shard\":[\"a\"]},{\"shard\":[1,2,3]}]}]}",
         "{\"workers\":{\"stages\":[1,2]},\"uptime_s\":-5}",
+        "{\"notes\":[1,2,null]}",
+        "{\"notes\":{\"cache_capacity_bytes\":-1,\"x\":\"y\",\"\\u001b\":1e999}}",
     };
     for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
         char *text = table(documents[i]);
@@ -111,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_becomes_a_table),
+        cmocka_unit_test(notes_are_shown_and_those_of_the_cache_in_words),
         cmocka_unit_test(nothing_in_it_is_believed),
         cmocka_unit_test(names_cannot_command_the_terminal),
     };
