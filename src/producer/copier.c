@@ -128,7 +128,6 @@ static int issue(struct lane *lane, uint64_t end)
         return tsi_cuda_fail(cuda, result, "copies to %s: cuEventRecord", lane->arena->device->name);
     lane->flight[last].end = end;
     lane->n_flight++;
-    lane->issued = end;
     return TSOCKET_OK;
 }
 
@@ -153,8 +152,6 @@ static uint64_t next_end(const struct lane *lane)
 {
     const struct tsp_copier *copier = lane->copier;
 
-    if (lane->n_flight == FLIGHT_MAX)
-        return lane->issued;
     if (copier->head - lane->issued >= copier->options.chunk)
         return lane->issued + copier->options.chunk;
     return copier->flush > lane->issued ? copier->head : lane->issued;
@@ -192,7 +189,7 @@ static int step(struct lane *lane)
 {
     struct tsp_copier *copier = lane->copier;
     uint64_t end = next_end(lane);
-    bool asks = end > lane->issued;
+    bool asks = end > lane->issued && lane->n_flight < FLIGHT_MAX;
     int rc;
 
     if (!asks && lane->n_flight == 0) {
@@ -202,9 +199,12 @@ static int step(struct lane *lane)
     pthread_mutex_unlock(&copier->lock);
     rc = asks ? issue(lane, end) : retire(lane, &end);
     pthread_mutex_lock(&copier->lock);
-    if (rc != TSOCKET_OK || asks)
+    if (rc != TSOCKET_OK)
         return rc;
-    lane->done = end;
+    if (asks)
+        lane->issued = end;
+    else
+        lane->done = end;
     if (!update_done(copier))
         return TSOCKET_OK;
     pthread_mutex_unlock(&copier->lock);
@@ -429,14 +429,30 @@ void *tsp_copier_at(const struct tsp_copier *copier, uint32_t field, uint64_t po
     return tsi_layout_at(&copier->staging, copier->memory, field, position);
 }
 
+/* Most pushes bring one sample, and no chunk: the threads sleep on. */
 void tsp_copier_push(struct tsp_copier *copier, uint64_t head, bool flush)
 {
+    bool wake = false;
+
     pthread_mutex_lock(&copier->lock);
     assert(head >= copier->head && head - copier->done <= copier->staging.capacity);
     copier->head = head;
     if (flush)
         copier->flush = head;
-    pthread_cond_broadcast(&copier->changed);
+    for (unsigned i = 0; i < copier->n_lanes; i++)
+        wake = wake || next_end(&copier->lanes[i]) > copier->lanes[i].issued;
+    if (wake)
+        pthread_cond_broadcast(&copier->changed);
+    pthread_mutex_unlock(&copier->lock);
+}
+
+void tsp_copier_restart(struct tsp_copier *copier, uint64_t position)
+{
+    pthread_mutex_lock(&copier->lock);
+    assert(copier->done == copier->head); /* so that no thread has anything to do */
+    copier->head = copier->flush = copier->done = position;
+    for (unsigned i = 0; i < copier->n_lanes; i++)
+        copier->lanes[i].issued = copier->lanes[i].done = position;
     pthread_mutex_unlock(&copier->lock);
 }
 

@@ -60,6 +60,9 @@ void *tsp_copier_at(const struct tsp_copier *copier, uint32_t field, uint64_t po
  */
 void tsp_copier_push(struct tsp_copier *copier, uint64_t head, bool flush);
 
+/* Goes on at another position; at first it is 0. Only when done has reached head: push with `flush`, and wait. */
+void tsp_copier_restart(struct tsp_copier *copier, uint64_t position);
+
 uint64_t tsp_copier_done(struct tsp_copier *copier);  /* positions below it are in all devices */
 uint64_t tsp_copier_limit(struct tsp_copier *copier); /* positions below it have room in staging */
 

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests launch. kernels.ptx is made of this, once, by
- *
- *     clang -x cuda -S -O2 -nocudalib -nocudainc --cuda-device-only --cuda-gpu-arch=sm_60 kernels.cu -o kernels.ptx
- *
- * kernels.c has the same functions for the simulated driver.
+ * What the tests launch. ptx.sh makes kernels.ptx of this; kernels.c has the same functions for the simulated driver.
  */
 #define GLOBAL extern "C" __attribute__((global))
 

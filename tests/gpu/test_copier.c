@@ -65,6 +65,24 @@ static void a_chunk_that_is_not_full_waits_for_a_push_that_asks(void **state)
     stream_close(&stream);
 }
 
+static void it_can_go_on_elsewhere(void **state)
+{
+    static const struct shape shape = {.capacity = 37, .mirror = 9, .chunk = 5, .staging = 11, .n_devices = 1};
+    static const uint64_t places[] = {UINT64_C(1) << 53, 12, UINT64_MAX / 2 - 3};
+    struct stream stream;
+
+    (void)state;
+    assert_int_equal(stream_open(&stream, &shape), TSOCKET_OK);
+    assert_int_equal(stream_run(&stream, 100), TSOCKET_OK);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        tsp_copier_restart(stream.copier, places[i]);
+        stream.head = stream.floor = places[i];
+        assert_int_equal(stream_run(&stream, 100), TSOCKET_OK);
+        assert_int_equal(tsp_copier_done(stream.copier), places[i] + 100);
+    }
+    stream_close(&stream);
+}
+
 static void numbers_that_do_not_fit_are_refused(void **state)
 {
     static const struct shape shapes[] = {
@@ -99,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rings_of_every_shape_are_filled),
         cmocka_unit_test(a_chunk_that_is_not_full_waits_for_a_push_that_asks),
+        cmocka_unit_test(it_can_go_on_elsewhere),
         cmocka_unit_test(numbers_that_do_not_fit_are_refused),
         cmocka_unit_test(a_chunk_is_large_but_a_small_part_of_the_ring),
     };

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,6 +187,17 @@ close_device:
     return rc;
 }
 
+static unsigned descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    unsigned n = 0;
+
+    while (readdir(folder) != NULL)
+        n++;
+    closedir(folder);
+    return n;
+}
+
 /*
  * IPC memory cannot be given back where the context cannot be made current: it is broken then, and the memory goes with
  * the process. Everything else has to be gone.
@@ -204,6 +216,7 @@ static void every_failing_call_is_undone(void **state)
     static const enum tsi_share shares[] = {TSI_SHARE_VMM, TSI_SHARE_IPC};
     static const enum tsi_arena_kind kinds[] = {TSI_ARENA_CUDA_VMM, TSI_ARENA_CUDA_IPC};
     unsigned long calls, lost = 0;
+    unsigned open_before = descriptors();
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -219,6 +232,7 @@ static void every_failing_call_is_undone(void **state)
         }
     }
     assert_int_equal(lost, 1);
+    assert_int_equal(descriptors(), open_before + lost); /* the simulated memory of what is lost is a descriptor */
     simcuda_fail("*", 0, TSI_CU_SUCCESS);
 }
 
