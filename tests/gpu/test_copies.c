@@ -146,13 +146,12 @@ static void every_failing_call_is_told_and_undone(void **state)
                 fail_msg("%s, call %lu: \"%s\" does not name the error", simcuda_failed(), k, why);
             told++;
         }
-        if (simcuda_live() > left && strcmp(simcuda_failed(), "cuCtxPushCurrent_v2") != 0)
+        if (simcuda_live() > left + (strcmp(simcuda_failed(), "cuCtxPushCurrent_v2") == 0))
             fail_msg("%s, call %lu of %lu: %lu things are left", simcuda_failed(), k, calls, simcuda_live() - left);
         left = simcuda_live();
     }
     simcuda_fail("*", 0, TSI_CU_SUCCESS);
     assert_true(told > calls / 2);
-    assert_true(left <= 4); /* a ring, two streams, a registration: by a push that failed at the end */
 }
 
 /* --- in processes of their own, whose context breaks */
