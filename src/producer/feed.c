@@ -39,6 +39,13 @@ bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_so
     return true;
 }
 
+void tsp_feed_identify(struct tsp_feed *feed, const struct tsp_options *options)
+{
+    tsp_options_recipe(options, feed->options, feed->recipe);
+    tsp_fingerprint_dataset(feed->source, feed->dataset_id);
+    tsp_fingerprint_text(feed->recipe, feed->recipe_id);
+}
+
 bool tsp_feed_size(struct tsp_feed *feed, struct tsp_problem *problem_out)
 {
     return tsp_options_ring(feed->options, feed->sample_bytes, &feed->ring, problem_out);
@@ -65,6 +72,7 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.max_bad = feed->options->max_bad;
     options.null = feed->source->null;
     options.source = feed->options->source;
+    /* HAND-OVER: options.dataset_id, recipe_id, recipe (text), seed = feed->options->recipe.seed, first_epoch */
     return tsocket_producer_add_stream(producer, &options, NULL);
 }
 

@@ -17,7 +17,8 @@ static const struct tsp_word dtypes[] = {{"uint8", TSOCKET_UINT8}, {"float32", T
 static const struct tsp_word layouts[] = {{"nhwc", TSP_NHWC}, {"nchw", TSP_NCHW}, {NULL, 0}};
 static const struct tsp_word on_bads[] = {
     {"skip", TSOCKET_BAD_SKIP}, {"fail", TSOCKET_BAD_FAIL}, {"mask", TSOCKET_BAD_MASK}, {NULL, 0}};
-static const struct tsp_word log_formats[] = {{"text", TSP_LOG_TEXT}, {"json", TSP_LOG_JSON}, {NULL, 0}};
+static const struct tsp_word log_formats[] = {
+    {"text", TSP_LOG_TEXT}, {"json", TSP_LOG_JSON}, {"journald", TSP_LOG_JOURNALD}, {NULL, 0}};
 
 const struct tsp_option tsp_option_table[] = {
     {.name = "dataset",
@@ -263,6 +264,14 @@ const struct tsp_option tsp_option_table[] = {
      DAEMON(join_grace_ms),
      .section = TSP_SECTION_EPOCHS,
      .help = "How long the start of the first epoch is kept in the ring for trainers that start a little later."},
+    {.name = "state",
+     .argument = "FILE",
+     .type = TSP_OPTION_PATH,
+     DAEMON(state),
+     .example = "train.state",
+     .section = TSP_SECTION_EPOCHS,
+     .help = "Keep in this file which epoch each stream is in, and begin with that one. Another dataset, recipe or "
+             "--seed than the file's is refused."},
     {.name = "exit-when-idle",
      .type = TSP_OPTION_SWITCH,
      .initial = "off",
@@ -377,13 +386,22 @@ const struct tsp_option tsp_option_table[] = {
      .section = TSP_SECTION_DAEMON,
      .help = "Let the users of these groups attach."},
 
+    {.name = "ledger",
+     .argument = "FILE",
+     .type = TSP_OPTION_PATH,
+     DAEMON(ledger),
+     .example = "train.ledger",
+     .section = TSP_SECTION_DAEMON,
+     .help = "Record in this file who got which samples; it is added to, and tsocketctl verify FILE shows from it that "
+             "everybody got everything exactly once."},
+
     {.name = "config",
      .argument = "FILE.json",
      .type = TSP_OPTION_PATH,
      .example = "tsocketd.json",
      DAEMON(config),
      .section = TSP_SECTION_GENERAL,
-     .help = "Read options from this file."},
+     .help = "Read options from this file; SIGHUP has it read again, see below."},
     {.name = "verbose",
      .letter = 'v',
      .type = TSP_OPTION_SWITCH,
@@ -405,7 +423,8 @@ const struct tsp_option tsp_option_table[] = {
      .initial = "text",
      DAEMON(log_format),
      .section = TSP_SECTION_GENERAL,
-     .help = "Lines for people, or one JSON object per line."},
+     .help = "Lines for people (text), one JSON object per line (json), or lines with the priorities of systemd's "
+             "journal (journald)."},
     {.name = "version",
      .type = TSP_OPTION_SWITCH,
      DAEMON(version),
