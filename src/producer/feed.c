@@ -15,8 +15,8 @@ static uint64_t field_bytes(const struct tsocket_field *field)
     return bytes;
 }
 
-bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_source_limits *limits,
-                   struct tsp_feed *feed_out, struct tsp_problem *problem_out)
+bool tsp_feed_open(const struct tsp_options *daemon, const struct tsp_stream_options *options,
+                   const struct tsp_source_limits *limits, struct tsp_feed *feed_out, struct tsp_problem *problem_out)
 {
     struct tsp_feed feed = {.options = options};
     char error[512];
@@ -35,15 +35,11 @@ bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_so
     feed.n_fields = tsp_stream_plan_fields(&feed.plan, feed.fields);
     for (uint32_t i = 0; i < feed.n_fields; i++)
         feed.sample_bytes += field_bytes(&feed.fields[i]);
+    tsp_fingerprint_dataset(feed.source, feed.dataset_id);
+    tsp_options_recipe(daemon, options, feed.recipe);
+    tsp_fingerprint_text(feed.recipe, feed.recipe_id);
     *feed_out = feed;
     return true;
-}
-
-void tsp_feed_identify(struct tsp_feed *feed, const struct tsp_options *options)
-{
-    tsp_options_recipe(options, feed->options, feed->recipe);
-    tsp_fingerprint_dataset(feed->source, feed->dataset_id);
-    tsp_fingerprint_text(feed->recipe, feed->recipe_id);
 }
 
 bool tsp_feed_size(struct tsp_feed *feed, struct tsp_problem *problem_out)
@@ -71,8 +67,11 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.on_bad = feed->options->on_bad;
     options.max_bad = feed->options->max_bad;
     options.null = feed->source->null;
+    options.dataset_id = feed->dataset_id;
+    options.recipe_id = feed->recipe_id;
+    options.seed = feed->options->recipe.seed;
+    options.first_epoch = feed->first_epoch;
     options.source = feed->options->source;
-    /* HAND-OVER: options.dataset_id, recipe_id, recipe (text), seed = feed->options->recipe.seed, first_epoch */
     return tsocket_producer_add_stream(producer, &options, NULL);
 }
 

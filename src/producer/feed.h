@@ -2,7 +2,7 @@
 /*
  * A feed: one stream of tsocketd with all that is behind it, from its options to its place in the producer.
  *
- *     options --open--> source, fields --identify--> fingerprints --size--> ring --add--> a stream of the producer
+ *     options --open--> source, fields --size--> ring --add--> a stream of the producer
  *
  * Used by the main thread. The decode threads read the source, so a feed must stay open until they have ended.
  */
@@ -23,18 +23,15 @@ struct tsp_feed {
     uint32_t n_fields;
     uint64_t sample_bytes; /* of all fields */
     struct tsp_ring_plan ring;
-    char recipe[TSP_RECIPE_TEXT_MAX];
     char dataset_id[TSP_FINGERPRINT];
     char recipe_id[TSP_FINGERPRINT];
-    uint64_t first_epoch; /* bookmark.h sets it */
+    char recipe[TSP_RECIPE_TEXT_MAX]; /* what recipe_id stands for */
+    uint64_t first_epoch;             /* bookmark.h sets it */
 };
 
-/* Lists the source. True: *feed_out is to be given to tsp_feed_close. */
-bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_source_limits *limits,
-                   struct tsp_feed *feed_out, struct tsp_problem *problem_out);
-
-/* Says what it is, in fingerprints; `options` are those that its own belong to. */
-void tsp_feed_identify(struct tsp_feed *feed, const struct tsp_options *options);
+/* Lists the source of one of the daemon's streams. True: *feed_out is to be given to tsp_feed_close. */
+bool tsp_feed_open(const struct tsp_options *daemon, const struct tsp_stream_options *options,
+                   const struct tsp_source_limits *limits, struct tsp_feed *feed_out, struct tsp_problem *problem_out);
 
 /* Sizes the ring; to be called before the three below. False: the options of the ring do not fit these samples. */
 bool tsp_feed_size(struct tsp_feed *feed, struct tsp_problem *problem_out);

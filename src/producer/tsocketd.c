@@ -351,7 +351,7 @@ static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
             .hidden = stream->hidden,
             .skip = stream->skip,
         };
-        if (!tsp_feed_open(stream, &limits, &daemon->feeds[i], problem_out))
+        if (!tsp_feed_open(options, stream, &limits, &daemon->feeds[i], problem_out))
             return source_status(stream->source);
         daemon->n_feeds++;
         if (!tsp_feed_size(&daemon->feeds[i], problem_out))
@@ -363,8 +363,6 @@ static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
 /* What was served before must be what is to be served now, or its epochs cannot be gone on with. */
 static int open_bookmark(struct daemon *daemon, struct tsp_problem *problem_out)
 {
-    for (uint32_t i = 0; i < daemon->n_feeds && !asked; i++)
-        tsp_feed_identify(&daemon->feeds[i], daemon->options);
     if (asked ||
         tsp_bookmark_open(&daemon->bookmark, daemon->options->state, daemon->feeds, daemon->n_feeds, problem_out))
         return EXIT_ENDED;
