@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../ipc/text.h"
 #include "table.h"
 
 enum {
@@ -73,16 +74,19 @@ cJSON *tsc_provenance_of(const cJSON *status)
 static void print_bad(const cJSON *bad, FILE *out)
 {
     const cJSON *kind;
-    char sign = '(';
+    const char *before = " (";
 
     fprintf(out, "  left out  %.0f", tsc_table_number(bad, "total"));
     cJSON_ArrayForEach(kind, cJSON_GetObjectItemCaseSensitive(bad, "kinds"))
     {
-        fprintf(out, "%s%c%.40s %.0f", sign == '(' ? " " : "", sign, kind->string,
-                cJSON_IsNumber(kind) ? kind->valuedouble : 0);
-        sign = ',';
+        char word[64];
+
+        snprintf(word, sizeof(word), "%s", kind->string != NULL ? kind->string : "-");
+        tsi_text_clean(word);
+        fprintf(out, "%s%s %.0f", before, word, cJSON_IsNumber(kind) ? kind->valuedouble : 0);
+        before = ", ";
     }
-    fputs(sign == ',' ? ")\n" : "\n", out);
+    fputs(*before == ',' ? ")\n" : "\n", out);
 }
 
 static void print_stream(const cJSON *stream, FILE *out)

@@ -69,7 +69,8 @@ static void nothing_in_a_status_is_believed(void **state)
         "[]",
         "{\"streams\":7}",
         "{\"version\":[],\"streams\":[7,{},{\"name\":{},\"origin\":\"x\",\"bad\":[]},{\"origin\":\"0.1.2\",\"bad\":{"
-        "\"total\":\"x\",\"kinds\":{\"a\":\"b\"}}},{\"seed\":\"\",\"name\":\"\\u001b[2J\"}]}",
+        "\"total\":\"x\",\"kinds\":{\"\\u001b\":\"b\"}}},{\"bad\":{\"kinds\":[1]}},{\"seed\":\"\",\"name\":\"\\u001b["
+        "2J\"}]}",
     };
 
     (void)state;
