@@ -83,7 +83,7 @@ class PermissionsTest(SystemTest):
         os.mkdir(self.runtime)
         os.chmod(self.runtime, 0o777)
         daemon = self.launch_daemon("synthetic:13x8x8")
-        self.assertEqual(daemon.wait(5), 1)
+        self.assertEqual(daemon.wait(5), os.EX_CANTCREAT)
         self.assertIn(self.runtime, daemon.stderr())
 
 
