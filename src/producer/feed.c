@@ -42,9 +42,16 @@ bool tsp_feed_open(const struct tsp_options *daemon, const struct tsp_stream_opt
     return true;
 }
 
+/* A resident stream's ring is as large as the dataset, where nothing else was asked for. */
 bool tsp_feed_size(struct tsp_feed *feed, struct tsp_problem *problem_out)
 {
-    return tsp_options_ring(feed->options, feed->sample_bytes, &feed->ring, problem_out);
+    if (!tsp_options_ring(feed->options, feed->sample_bytes, &feed->ring, problem_out))
+        return false;
+    if (feed->options->resident && feed->options->ring.amount == 0)
+        feed->ring.capacity = feed->source->count;
+    if (feed->options->resident && feed->ring.max_batch > feed->ring.capacity)
+        feed->ring.max_batch = (uint32_t)feed->ring.capacity;
+    return true;
 }
 
 void tsp_feed_close(struct tsp_feed *feed)
@@ -67,6 +74,8 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.on_bad = feed->options->on_bad;
     options.max_bad = feed->options->max_bad;
     options.null = feed->source->null;
+    options.resident = feed->options->resident;
+    options.side_rings = feed->options->resident ? 0 : feed->options->side_rings;
     options.dataset_id = feed->dataset_id;
     options.recipe_id = feed->recipe_id;
     options.seed = feed->options->recipe.seed;

@@ -138,6 +138,8 @@ static int open_producer(struct daemon *daemon)
     options.name = asked_for->name;
     options.wait_for = asked_for->wait_for;
     options.join_grace_ms = asked_for->join_grace_ms;
+    options.max_hold_ms = asked_for->max_hold_ms;
+    options.side_share = asked_for->side_share;
     options.exit_when_idle = asked_for->exit_when_idle;
     options.allow_uids = asked_for->allow_uids.values;
     options.n_allow_uids = asked_for->allow_uids.count;
@@ -145,7 +147,7 @@ static int open_producer(struct daemon *daemon)
     options.n_allow_gids = asked_for->allow_gids.count;
     for (int i = 0; i < TSOCKET_STAGES_MAX; i++)
         options.stage_names[i] = tsp_stage_names[i];
-    /* HAND-OVER: options.ledger = asked_for->ledger; */
+    options.ledger = asked_for->ledger;
     int rc = tsocket_producer_open(&options, &daemon->producer);
     if (rc == TSOCKET_EINVAL || rc == TSOCKET_ESYSTEM) { /* the runtime folder, the lock, the ledger */
         failed(rc);
