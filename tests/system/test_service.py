@@ -2,11 +2,12 @@
 """tsocketd under a service manager: what it says, what it obeys, what it leaves behind, how it ends."""
 import os
 import re
+import shutil
 import signal
 import socket
 import unittest
 
-from harness import SystemTest, patient, wait_until
+from harness import SOURCE, TSOCKETD, SystemTest, patient, wait_until
 
 
 class NotifyTest(SystemTest):
@@ -63,6 +64,33 @@ class NotifyTest(SystemTest):
         self.environment["NOTIFY_SOCKET"] = "/no/such/socket"
         daemon = self.start_daemon("synthetic:101x8x8", "--ring", "64")
         self.assertIn("NOTIFY_SOCKET: No such file", daemon.stderr())
+
+
+class UnitTest(SystemTest):
+    """The unit that scripts/ has."""
+
+    def read(self):
+        with open(os.path.join(SOURCE, "scripts", "tsocketd.service")) as f:
+            return f.read()
+
+    def test_it_says_nothing_that_tsocketd_does_not_know(self):
+        unit, text = self.read(), self.run_program(TSOCKETD, "--help", text=True).stdout
+        (command,) = re.findall(r"^ExecStart=(.*)", unit, re.M)
+        for flag in re.findall(r"--[a-z-]+", command):
+            self.assertIn(flag, text)
+        (statuses,) = re.findall(r"^RestartPreventExitStatus=(.*)", unit, re.M)
+        for status in statuses.split():
+            self.assertRegex(text, rf"(?m)^ +{status}  ")
+
+    def test_systemd_finds_nothing_wrong_with_it(self):
+        analyze = shutil.which("systemd-analyze")
+        if analyze is None:
+            self.skipTest("systemd is not installed")
+        path = os.path.join(self.folder, "tsocketd.service")
+        with open(path, "w") as f:
+            f.write(self.read().replace("/usr/bin/tsocketd", TSOCKETD).replace("User=tsocket", "User=daemon"))
+        done = self.run_program(analyze, "verify", path, text=True)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
 
 
 class HangupTest(SystemTest):
