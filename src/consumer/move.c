@@ -8,6 +8,7 @@
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "handle.h"
 
 /* --- asking where to read */
@@ -27,8 +28,11 @@ static int say_place(struct tsocket *ts, const char *type)
 
 bool tsc_move_ask(struct tsocket *ts)
 {
-    if (!ts->asked_place)
-        ts->asked_place = say_place(ts, "PLACE") == TSOCKET_OK;
+    if (ts->asked_place)
+        return true;
+    TSI_STEP(PLACE_DUE);
+    ts->asked_place = say_place(ts, "PLACE") == TSOCKET_OK;
+    TSI_STEP(PLACE_SAID);
     return ts->asked_place;
 }
 
@@ -83,6 +87,7 @@ void tsc_move_leave_unused(struct tsocket *ts)
             continue;
         }
         *at = ring->next;
+        TSI_STEP(RING_LEFT);
         tsc_ring_close(ring);
     }
 }
@@ -115,6 +120,7 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
         memcpy(ts->reason, move.reason, sizeof(ts->reason));
         return tsi_fail(ts->refused, "%s", ts->reason);
     }
+    TSI_STEP(MOVE_HEARD);
     ring = find_ring(ts, move.ring);
     if (ring == NULL)
         rc = take_ring(ts, &move, &ring);
@@ -329,6 +335,7 @@ int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
     uint64_t now_ns = tsi_clock_ns(), give_up_ns;
     int rc = gone(ts);
 
+    TSI_STEP(GONE_NOTICED);
     if (ts->reconnect_ms == 0 || ts->welcome.origin[0] == '\0' || tsi_control_state(ts->ring->control) == TSI_FINISHED)
         return rc;
     if (ts->gone_ns == 0) {
@@ -339,8 +346,10 @@ int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
     if (deadline_ns > give_up_ns)
         deadline_ns = give_up_ns;
     rc = attach_again(ts, tsi_clock_left_ms(now_ns, deadline_ns), &attachment);
-    if (rc == TSOCKET_OK)
+    if (rc == TSOCKET_OK) {
+        TSI_STEP(CAME_BACK);
         return adopt(ts, &attachment);
+    }
     if (rc == TSOCKET_EINTR || (rc != TSOCKET_ENOTFOUND && rc != TSOCKET_GONE))
         return rc;
     if (tsi_clock_ns() >= give_up_ns)

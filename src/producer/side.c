@@ -6,6 +6,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "join.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -94,6 +95,7 @@ void tsp_side_park(struct tsp_consumer *consumer, enum tsp_ledger_why why, uint6
     summon(consumer, true);
     if (consumer->stream != NULL) /* it is not recorded yet when it comes */
         tsp_ledger_parked(consumer->stream->ledger, consumer->id, why);
+    TSI_STEP(PARKED);
 }
 
 void tsp_side_tell(struct tsp_consumer *consumer)
@@ -184,6 +186,7 @@ static void give_up_side(struct tsp_consumer *consumer)
     tsp_filler_stop(&consumer->side->filler);
     consumer->side->assigned = false;
     consumer->side = NULL;
+    TSI_STEP(SIDE_GIVEN_UP);
 }
 
 void tsp_side_left(struct tsp_consumer *consumer, uint32_t serial)
@@ -213,6 +216,7 @@ static bool begin_side(struct tsp_consumer *consumer)
     if (filler->out > 0)
         return false;
     tsp_stream_restart(side, &consumer->place, filler->head - consumer->place.index);
+    TSI_STEP(SIDE_BEGUN);
     return true;
 }
 

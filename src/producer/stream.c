@@ -8,6 +8,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "join.h"
 #include "machine.h"
 
@@ -218,6 +219,7 @@ static void publish(struct tsp_stream *stream)
         return;
     stream->published = stream->filler.head;
     tsi_control_publish(stream->control, stream->published);
+    TSI_STEP(PUBLISHED);
 }
 
 static void raise_floor(struct tsp_stream *stream, uint64_t floor)
@@ -465,8 +467,10 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
         raise_floor(stream, oldest.start + oldest.len);
     }
     sum_up(stream);
+    TSI_STEP(EPOCH_DECIDED);
     tsi_control_begin(stream->control, next, start, tsp_stream_len(stream, 0));
     tsp_filler_begin(filler, next, start, tsp_stream_len(stream, 0), 0);
+    TSI_STEP(EPOCH_BEGUN);
     tsp_join_start_waiting(stream, roster, now_ns);
     return true;
 }
