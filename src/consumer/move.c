@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A consumer that reads elsewhere: see src/producer/side.h for the other side of it. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ bool tsc_move_is_due(const struct tsocket *ts)
 
 static int say_place(struct tsocket *ts, const char *type)
 {
-    struct tsi_hello message = {.place = ts->walk.from};
+    struct tsi_hello message = {.place = ts->walk.from, .question = ++ts->question};
 
     strcpy(message.type, type);
     return tsc_link_say(&ts->link, &message);
@@ -75,6 +76,8 @@ static void read_from(struct tsocket *ts, struct tsc_ring *ring)
 
 void tsc_move_leave_unused(struct tsocket *ts)
 {
+    if (ts->asked_place) /* the answer may be one of them */
+        return;
     for (struct tsc_ring **at = &ts->rings; *at != NULL;) {
         struct tsc_ring *ring = *at;
         struct tsi_hot hot = {.kind = TSI_LEFT, .ring = ring->name};
@@ -107,6 +110,14 @@ static int take_ring(struct tsocket *ts, const struct tsi_move *move, struct tsc
     return TSOCKET_OK;
 }
 
+/* It cannot read on, now or later: what was sent is not sent again. */
+static int give_up(struct tsocket *ts, int rc, const char *reason)
+{
+    ts->refused = rc;
+    snprintf(ts->reason, sizeof(ts->reason), "%s", reason);
+    return tsi_fail(rc, "%s", ts->reason);
+}
+
 int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
 {
     struct tsc_ring *ring;
@@ -115,17 +126,18 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
 
     if (rc != TSOCKET_OK)
         return rc;
-    if (move.refused != TSOCKET_OK) {
-        ts->refused = move.refused;
-        memcpy(ts->reason, move.reason, sizeof(ts->reason));
-        return tsi_fail(ts->refused, "%s", ts->reason);
-    }
+    if (move.refused != TSOCKET_OK)
+        return give_up(ts, move.refused, move.reason);
     TSI_STEP(MOVE_HEARD);
-    ring = find_ring(ts, move.ring);
-    if (ring == NULL)
+    if (move.memory)
         rc = take_ring(ts, &move, &ring);
     if (rc != TSOCKET_OK)
-        return rc;
+        return give_up(ts, rc, tsocket_last_error());
+    if (!ts->asked_place || move.question != ts->question) /* it has asked for another place since, or has paused */
+        return TSOCKET_OK;
+    ring = find_ring(ts, move.ring);
+    if (ring == NULL)
+        return give_up(ts, TSOCKET_EPROTOCOL, "the daemon names a ring that it has not sent");
     if (ring != ts->ring)
         read_from(ts, ring);
     ts->max_lag = move.max_lag;
@@ -188,8 +200,10 @@ int tsocket_pause(struct tsocket *ts)
     rc = check_free(ts, "tsocket_pause");
     if (rc == TSOCKET_OK && tsi_lifeline_hung_up(ts->link.lifeline))
         rc = tsi_fail(TSOCKET_GONE, "tsocket_pause: the daemon %s is gone", ts->welcome.daemon);
-    if (rc == TSOCKET_OK)
+    if (rc == TSOCKET_OK) {
+        tsc_handle_tell_release(ts, true);
         rc = say_place(ts, "PAUSE");
+    }
     if (rc != TSOCKET_OK)
         return rc;
     ts->paused = true;

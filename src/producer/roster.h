@@ -59,6 +59,7 @@ struct tsp_consumer {
     bool summoned;          /* see control.h */
     bool asks;              /* has said where it stands, and waits for the answer: */
     struct tsi_place place;
+    uint32_t question;    /* the number of that */
     uint64_t wrap;        /* > 0: it joined late, and [0, wrap) of its first epoch is still to come, */
     uint64_t wrap_epoch;  /* which is this one */
     uint64_t skipped;     /* samples, as it says */

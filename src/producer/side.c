@@ -48,10 +48,20 @@ static bool is_next_epoch(const struct tsp_stream *stream, const struct tsi_plac
     return place->epoch == stream->filler.epoch + 1 && place->index == 0;
 }
 
+/* A producer that cannot go back still tells its consumers of their settings, and evicts: where they read. */
+static bool is_in_group(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    uint64_t position;
+
+    return find(stream, place, &position) || is_next_epoch(stream, place);
+}
+
 static int check_place(const struct tsp_stream *stream, const struct tsi_place *place)
 {
     const struct tsocket_stream_options *options = &stream->options;
 
+    if (is_in_group(stream, place))
+        return TSOCKET_OK;
     if (place->index + place->removed <= options->epoch_samples && stream->origin[0] != '\0' &&
         (options->epochs == 0 || place->epoch < options->epochs))
         return TSOCKET_OK;
@@ -125,11 +135,13 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
 int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)
 {
     uint64_t position;
-    int rc = check_place(consumer->stream, place);
+    int rc = consumer->evicted ? TSOCKET_OK : check_place(consumer->stream, place);
 
     if (rc != TSOCKET_OK)
         return rc;
     consumer->asks = true;
+    if (consumer->evicted) /* wherever it is: it is told so */
+        return TSOCKET_OK;
     record(consumer, place);
     if (consumer->state == TSP_READING && consumer->ring == consumer->stream &&
         !find(consumer->stream, place, &position) &&
@@ -143,9 +155,10 @@ int tsp_side_pause(struct tsp_consumer *consumer, const struct tsi_place *place,
 {
     int rc = check_place(consumer->stream, place);
 
-    if (rc != TSOCKET_OK || consumer->state == TSP_PARKED)
+    if (rc != TSOCKET_OK)
         return rc;
-    tsp_side_park(consumer, TSP_LEDGER_PAUSED, now_ns);
+    if (consumer->state != TSP_PARKED)
+        tsp_side_park(consumer, TSP_LEDGER_PAUSED, now_ns);
     consumer->place = *place;
     consumer->asks = false;
     return TSOCKET_OK;
@@ -237,10 +250,14 @@ static void move_to_group(struct tsp_stream *stream, const struct tsp_roster *ro
     watch(consumer, stream);
 }
 
-/* It waits for an epoch that has not begun: where it has read to the end of the one before, nothing changes. */
+/*
+ * It waits for an epoch that has not begun. Where it has read to the end of the one before, nothing changes; where its
+ * lap ended sooner, the ring would never get there if it counted.
+ */
 static void wait_in_group(struct tsp_stream *stream, struct tsp_consumer *consumer)
 {
-    bool joins = consumer->state == TSP_PARKED;
+    uint64_t end = stream->filler.start + stream->filler.len;
+    bool joins = consumer->state == TSP_PARKED || consumer->released + stream->layout.capacity < end;
 
     watch(consumer, stream);
     if (!joins)
@@ -265,6 +282,11 @@ static bool move_to_side(struct tsp_stream *stream, struct tsp_consumer *consume
     return true;
 }
 
+static bool reads_side(const struct tsp_consumer *consumer)
+{
+    return consumer->ring != NULL && consumer->ring->home != NULL;
+}
+
 bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                      uint64_t now_ns, struct tsi_move *move_out, bool *same_out)
 {
@@ -281,10 +303,11 @@ bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster,
     if (find(stream, &consumer->place, &position) &&
         !(tsp_side_is_free(stream, roster) && position > stream->filler.head)) {
         move_to_group(stream, roster, consumer, position, now_ns);
-    } else if (is_next_epoch(stream, &consumer->place) && consumer->ring != consumer->side) {
+    } else if (tsp_side_is_free(stream, roster)) {
+        return false; /* the group's ring begins at a token: see begin_at_token */
+    } else if (is_next_epoch(stream, &consumer->place) && !reads_side(consumer)) {
         wait_in_group(stream, consumer);
-    } else if (tsp_side_is_free(stream, roster) || !tsp_side_fits(stream, &consumer->hello) ||
-               !move_to_side(stream, consumer)) {
+    } else if (!tsp_side_fits(stream, &consumer->hello) || !move_to_side(stream, consumer)) {
         return false;
     }
     move_out->ring = consumer->ring->home != NULL ? consumer->ring->serial : 0;
@@ -421,7 +444,8 @@ static void watch_holder(struct tsp_stream *stream, const struct tsp_roster *ros
 {
     struct tsp_consumer *holder = tsp_stream_held_by(stream, roster);
 
-    if (holder == NULL || holder->wants || tsp_roster_readers(roster, stream) < 2) {
+    if (holder == NULL || holder->wants ||
+        tsp_roster_readers(roster, stream) + tsp_roster_count(roster, stream, TSP_JOINING) < 2) {
         stream->holder_id = 0;
     } else if (stream->holder_id != holder->id || stream->holder_at != holder->released) {
         stream->holder_id = holder->id;

@@ -75,6 +75,8 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
             continue;
         if (move.refused != TSOCKET_OK)
             snprintf(move.reason, sizeof(move.reason), "%s", tsocket_last_error());
+        move.question = consumer->question;
+        move.memory = !same;
         if (!same)
             rc = send_memory(consumer, consumer->ring);
         if (rc == TSOCKET_OK)
@@ -350,6 +352,7 @@ static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *c
                                               : tsp_side_ask(consumer, &said->place, now_ns);
 
     TSI_STEP(PLACE_HEARD);
+    consumer->question = said->question;
     if (rc == TSOCKET_OK)
         return;
     tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
@@ -476,7 +479,7 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
 {
     switch (hot->kind) {
     case TSI_WANT:
-        if (is_current(consumer, hot))
+        if (consumer->ring == NULL || is_current(consumer, hot)) /* parked meanwhile: it sleeps, and is to hear of it */
             hear_want(consumer, hot, now_ns);
         break;
     case TSI_RELEASE:
