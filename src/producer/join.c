@@ -191,6 +191,7 @@ static int take_token(const struct tsp_stream *stream, struct tsp_consumer *cons
     consumer->place = token.from;
     consumer->wrap = token.wrap > 0 ? token.wrap : token.until;
     consumer->wrap_epoch = token.from.epoch;
+    consumer->second_lap = token.until > 0;
     return TSOCKET_OK;
 }
 

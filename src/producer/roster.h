@@ -61,7 +61,8 @@ struct tsp_consumer {
     struct tsi_place place;
     uint32_t question;    /* the number of that */
     uint64_t wrap;        /* > 0: it joined late, and [0, wrap) of its first epoch is still to come, */
-    uint64_t wrap_epoch;  /* which is this one */
+    uint64_t wrap_epoch;  /* which is this one; */
+    bool second_lap;      /* it has begun with that */
     uint64_t skipped;     /* samples, as it says */
     uint64_t max_hold_ns; /* 0: it is never parked for holding */
     uint64_t max_lag;     /* what it is told */

@@ -121,15 +121,22 @@ void tsp_side_tell(struct tsp_consumer *consumer)
 static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
 {
     struct tsp_ledger *ledger = consumer->stream->ledger;
-    bool wraps = consumer->wrap > 0 && place->epoch == consumer->wrap_epoch && place->index < consumer->wrap;
+    bool late = consumer->wrap > 0 && place->epoch == consumer->wrap_epoch;
+    uint64_t index = place->index;
+    bool wraps;
 
     if (consumer->hello.world > 1)
         return;
+    if (late && index == 0)
+        consumer->second_lap = true;
+    wraps = late && consumer->second_lap && index < consumer->wrap;
+    if (late && !consumer->second_lap)
+        index = MAX(index, consumer->wrap); /* it may be able to say only a place before its first sample */
     if (wraps && place->index == 0)
         tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->stream, place->epoch).len);
     if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
         tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
-    tsp_ledger_place(ledger, consumer->id, place->epoch, place->index, wraps ? consumer->wrap : UINT64_MAX);
+    tsp_ledger_place(ledger, consumer->id, place->epoch, index, wraps ? consumer->wrap : UINT64_MAX);
 }
 
 int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)

@@ -13,6 +13,8 @@ import time
 
 from harness import TSOCKETCTL, patient
 
+NOTHING_LEFT = 78  # a daemon with --state that has made all its epochs
+
 
 class Trainer:
     def __init__(self, test, daemon, name, batch, *options, rank=0, world=1, join="catch-up", last="keep", step=()):
@@ -26,7 +28,7 @@ class Trainer:
                         *options]
         if world > 1:
             self.options += ["--shard", f"{rank}/{world}"]
-        self.killed = False
+        self.killed = self.missed = False
         self.taps = [self.start(step=step)]
 
     def __repr__(self):
@@ -48,7 +50,7 @@ class Trainer:
         if self.tap.running() or self.tap.reader is not None:
             return False
         errors = self.tap.of_kind("error")
-        if not self.killed and errors and errors[-1]["code"] == "GONE" and not self.tap.of_kind("attached"):
+        if not self.killed and not self.missed and errors and errors[-1]["code"] == "GONE" and not self.tap.of_kind("attached"):
             self.taps.append(self.start(*self.token()))
             return False
         return True
@@ -73,10 +75,18 @@ class Trainer:
         self.killed = True
         self.tap.signal(signal.SIGKILL)
 
-    def refused(self):
-        """It came too late for the last epoch, and has been told so."""
+    def miss_it(self):
+        """All is over: if it has not even begun, it waits for a daemon that will not come."""
+        if not self.missed and self.tap.running() and not self.tap.of_kind("attached"):
+            self.missed = True
+            self.tap.signal(signal.SIGCONT)
+            self.tap.signal(signal.SIGKILL)
+
+    def came_too_late(self):
+        """For the last epoch, or for all."""
         errors = self.tap.of_kind("error")
-        return bool(errors) and "has begun without this consumer" in errors[-1]["message"]
+        return self.missed or bool(errors) and ("has begun without this consumer" in errors[-1]["message"] or
+                                                errors[-1]["code"] == "ENOTFOUND")
 
     def events(self):
         """What it got, in its order, without what was lost while it was held and came again."""
@@ -167,6 +177,7 @@ class Run:
         self.trainers = []
         self.daemon = None
         self.over = False  # it has ended by itself, in order
+        self.told_to_end = False  # by a signal, once: that end is not its own
         self.stopped = {}  # process -> when it shall go on
 
     def start_daemon(self, step=""):
@@ -181,12 +192,20 @@ class Run:
     def look(self, restart_args=None):
         """One look: a daemon that ended too early is replaced; who was stopped long enough goes on."""
         if not self.over and not self.daemon.running():
-            if all(t.done() for t in self.trainers):
+            status = self.daemon.child.returncode
+            if status == 0 and self.told_to_end:
+                self.told_to_end = False
+                status = None
+            if status in (0, NOTHING_LEFT) or all([t.done() for t in self.trainers]):
                 self.over = True
+                self.daemon.clean = status in (0, NOTHING_LEFT)
             else:
                 self.daemon.clean = False
                 self.args = restart_args if restart_args is not None else self.args
                 self.start_daemon()
+        if self.over:
+            for trainer in self.trainers:
+                trainer.miss_it()
         for process, until in list(self.stopped.items()):
             if time.monotonic() >= until:
                 process.signal(signal.SIGCONT)
