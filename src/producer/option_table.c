@@ -274,6 +274,15 @@ const struct tsp_option tsp_option_table[] = {
      .help =
          "A trainer that keeps the others waiting for longer is parked: they go on without it, and it goes on where "
          "it was when it comes back, from a side ring. 0: they wait for ever."},
+    {.name = "max-crashes",
+     .argument = "N",
+     .type = TSP_OPTION_COUNT,
+     BETWEEN(0, 1000000),
+     .initial = "20",
+     DAEMON(max_crashes),
+     .section = TSP_SECTION_EPOCHS,
+     .help = "When so many trainers of one name have died within a minute, others of that name are refused until it is "
+             "over. 0: no limit."},
     {.name = "side-rings",
      .argument = "N",
      .type = TSP_OPTION_COUNT,

@@ -80,6 +80,7 @@ struct tsp_options {
     uint32_t join_grace_ms;
     uint32_t max_hold_ms; /* 0: no limit */
     uint32_t side_share;  /* percent */
+    uint32_t max_crashes; /* of one name in a minute; 0: no limit */
     bool exit_when_idle;
     struct tsp_limits limits;
     uint64_t max_bytes;

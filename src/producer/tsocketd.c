@@ -129,6 +129,15 @@ static int failed(int error)
     return status_of(error);
 }
 
+/* What may change while it runs. */
+static void set_patience(const struct tsp_options *asked_for, struct tsocket_producer_options *options)
+{
+    options->join_grace_ms = asked_for->join_grace_ms;
+    options->max_hold_ms = asked_for->max_hold_ms;
+    options->side_share = asked_for->side_share;
+    options->max_crashes = asked_for->max_crashes;
+}
+
 static int open_producer(struct daemon *daemon)
 {
     const struct tsp_options *asked_for = daemon->options;
@@ -137,9 +146,7 @@ static int open_producer(struct daemon *daemon)
     tsocket_producer_options_init(&options);
     options.name = asked_for->name;
     options.wait_for = asked_for->wait_for;
-    options.join_grace_ms = asked_for->join_grace_ms;
-    options.max_hold_ms = asked_for->max_hold_ms;
-    options.side_share = asked_for->side_share;
+    set_patience(asked_for, &options);
     options.exit_when_idle = asked_for->exit_when_idle;
     options.allow_uids = asked_for->allow_uids.values;
     options.n_allow_uids = asked_for->allow_uids.count;
@@ -243,12 +250,15 @@ static char log_level(const struct tsp_options *options)
 static void reload(struct daemon *daemon)
 {
     static struct tsp_options now; /* large */
+    struct tsocket_producer_options limits;
     struct tsp_problem problem;
 
     tsp_notify_reloading(&daemon->notify, tsi_clock_ns());
     if (tsp_options_parse(daemon->argc, daemon->argv, environ, &now, &problem)) {
         tsi_log_level(log_level(&now));
-        /* HAND-OVER: the engine's limits that may change: max_hold_ms and the like, from `now` */
+        tsocket_producer_options_init(&limits);
+        set_patience(&now, &limits);
+        tsocket_producer_change(daemon->producer, &limits);
         tsi_log('I', "SIGHUP: %s is read again", now.config);
         tsp_options_fini(&now);
     } else {

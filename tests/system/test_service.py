@@ -114,7 +114,8 @@ class HangupTest(SystemTest):
         self.write_config('{"ring": 64}')
         self.hang_up(daemon, "SIGHUP: .*tsocketd.json is read again")
         tap = self.tap(daemon, 5, "--epochs", "1").finish()
-        self.assert_whole_epochs(tap, 101, 5, range(1))
+        epoch = tap.of_kind("attached")[0]["epoch"]  # those who only looked in may have used up some
+        self.assert_whole_epochs(tap, 101, 5, range(epoch, epoch + 1))
         self.assertIn("attached", daemon.stderr())
 
     def is_quiet(self, daemon):
