@@ -277,6 +277,8 @@ void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t ind
     }
     if (epoch == front->epoch && index < front->pos && until > front->begin)
         *front = stretch; /* back to what it had released */
+    else if (epoch == front->epoch && index > 0 && until <= front->begin)
+        return; /* a ring is made from a little before its first window on: a second lap begins at 0 */
     else if (epoch < front->epoch || reading->n_stretches == TSC_STRETCHES_MAX)
         find(reading, findings, TSC_SCATTERED, epoch, 0, 0);
     else

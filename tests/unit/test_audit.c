@@ -533,6 +533,24 @@ static void a_consumer_may_give_back_more_than_its_place(void **state)
     assert_int_equal(audit.consumers->epochs, 2);
 }
 
+static void a_ring_may_be_made_from_before_the_first_window(void **state)
+{
+    (void)state;
+    run();
+    epochs(1);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    place(1, 0, 57, 60); /* the side ring that it is moved to before it has read anything */
+    released(1, 0, 80);
+    released(1, 1, 0);
+    place(1, 0, 0, 60);
+    released(1, 0, 60);
+    left(1);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.consumers->epochs, 1);
+}
+
 static void a_second_lap_that_is_too_short_is_found(void **state)
 {
     (void)state;
@@ -749,6 +767,7 @@ int main(void)
         AUDIT(a_second_lap_that_is_missing_is_found),
         AUDIT(between_two_laps_a_consumer_is_in_the_middle),
         AUDIT(a_consumer_may_give_back_more_than_its_place),
+        AUDIT(a_ring_may_be_made_from_before_the_first_window),
         AUDIT(a_second_lap_that_is_too_short_is_found),
         AUDIT(a_second_lap_that_is_too_long_is_found),
         AUDIT(samples_that_are_given_twice_are_found),
