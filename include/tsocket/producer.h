@@ -40,9 +40,10 @@
 extern "C" {
 #endif
 
-#define TSOCKET_STREAMS_MAX 16
-#define TSOCKET_STAGES_MAX  4
-#define TSOCKET_NOTES_MAX   8
+#define TSOCKET_STREAMS_MAX    16
+#define TSOCKET_SIDE_RINGS_MAX 16 /* of all streams together */
+#define TSOCKET_STAGES_MAX     4
+#define TSOCKET_NOTES_MAX      8
 
 struct tsocket_producer;
 
@@ -58,6 +59,8 @@ struct tsocket_producer_options {
     const char *name;       /* [A-Za-z0-9._-], not starting with '.'; default "main" */
     uint32_t wait_for;      /* consumers of the first stream before its first epoch starts; default 0 */
     uint32_t join_grace_ms; /* how long a group's first epoch stays in the ring for those who come later; 5000 */
+    uint32_t max_hold_ms;   /* a consumer that keeps the others waiting for longer is parked; 30000; 0: never */
+    uint32_t side_share;    /* percent of the claims that side rings get while a group's ring has some; 25 */
     bool exit_when_idle;    /* wait() answers TSOCKET_END when the last consumer has left; default false */
     const char *stage_names[TSOCKET_STAGES_MAX]; /* what claim.stage_ns[] count, for the status table */
     const uint32_t *allow_uids;                  /* users besides this one who may attach; copied; default none */
@@ -78,16 +81,34 @@ struct tsocket_stream_options {
     enum tsocket_on_bad on_bad; /* default TSOCKET_BAD_SKIP; another one where epoch_samples is 0 */
     uint64_t max_bad;           /* rejected samples per epoch after which the run ends; default 0: no limit */
     bool null;                  /* nothing is ever claimed: positions just advance (to measure the hand-over alone) */
-    const char *source;         /* where the samples come from, for the status table; copied; may be NULL */
+    bool resident;              /* made once, and all of it stays: capacity >= epoch_samples > 0, see below */
+    uint64_t first_epoch;       /* the number of the first epoch; default 0 */
+    /*
+     * Where any sample of any epoch can be made at any time, and is always the same: 16 hexadecimal digits each that
+     * stand for the data and for what is done with it. Consumers can then resume by token, and there can be side rings:
+     * rings of their own for consumers that are behind the group (paused, late, resumed). Default: NULL, none.
+     */
+    const char *dataset_id;
+    const char *recipe_id;
+    uint64_t seed;
+    uint32_t side_rings;    /* default 0 */
+    uint64_t side_capacity; /* samples in each; default 0: 2 * max_batch */
+    const char *source;     /* where the samples come from, for the status table; copied; may be NULL */
 };
 
-/* One sample to be made. */
+/*
+ * A resident stream is filled once, with epoch 0. Its consumers pass over it as often as they like, each at its own
+ * pace, beginning at any time; none waits for another. To them each pass is an epoch.
+ */
+
+/* One sample to be made. With side rings, not always in the order of an epoch, and of any epoch. */
 struct tsocket_claim {
-    uint32_t stream;                /* number given by add_stream */
-    uint64_t epoch;                 /* from 0 */
-    uint64_t ordinal;               /* which sample of the epoch's order to write, 0 <= ordinal < epoch_samples */
-    uint64_t position;              /* where it goes; the library's */
-    void *data[TSOCKET_FIELDS_MAX]; /* where field i of this sample is to be written: sample_bytes each */
+    uint32_t stream;   /* number given by add_stream */
+    uint64_t epoch;    /* from 0 */
+    uint64_t ordinal;  /* which sample of the epoch's order to write, 0 <= ordinal < epoch_samples */
+    uint64_t position; /* where it goes, in which ring; the library's */
+    uint32_t ring;
+    void *data[TSOCKET_FIELDS_MAX];        /* where field i of this sample is to be written: sample_bytes each */
     uint64_t stage_ns[TSOCKET_STAGES_MAX]; /* time spent per stage, if the producer cares to say; for status */
     uint64_t begun_ns;                     /* the library's */
 };

@@ -57,9 +57,10 @@ extern "C" {
 #endif
 
 /* Limits that both sides rely on. */
-#define TSOCKET_FIELDS_MAX 16 /* fields per sample */
-#define TSOCKET_NDIM_MAX   6  /* dimensions per field, without the batch dimension */
-#define TSOCKET_NAME_MAX   64 /* bytes in the name of a daemon, stream, field or consumer, without the final 0 */
+#define TSOCKET_FIELDS_MAX 16  /* fields per sample */
+#define TSOCKET_NDIM_MAX   6   /* dimensions per field, without the batch dimension */
+#define TSOCKET_NAME_MAX   64  /* bytes in the name of a daemon, stream, field or consumer, without the final 0 */
+#define TSOCKET_TOKEN_MAX  128 /* characters of a token, without the final 0 */
 
 /* Every code that a call may return, once: name, value, text. */
 #define TSOCKET_ERRORS(X)                                                                                              \
@@ -108,23 +109,40 @@ enum tsocket_last {
 enum tsocket_join {
     TSOCKET_JOIN_WAIT = 0, /* at the next epoch */
     TSOCKET_JOIN_NOW,      /* in the middle: a first epoch that is partial (tsocket_epoch.received < samples) */
+    /*
+     * In the middle, and what lies before comes behind the epoch's end, from a side ring: every epoch is complete. The
+     * two parts of the first one may each end with a smaller batch. As WAIT for the ranks of a shard, and where the
+     * stream has no side ring (tsocketd --side-rings).
+     */
+    TSOCKET_JOIN_CATCH_UP,
+};
+
+/* What becomes of this consumer when the group has waited for it for the daemon's --max-hold, or it lags. */
+enum tsocket_on_lag {
+    TSOCKET_LAG_PARK = 0, /* the group goes on; when it comes back, it goes on where it was, from a side ring */
+    TSOCKET_LAG_SKIP,     /* as PARK; and when it is more than max_lag samples behind, it leaves samples out */
+    TSOCKET_LAG_DETACH,   /* it is detached: next answers TSOCKET_ELAPPED; it may open again with its token */
 };
 
 struct tsocket; /* one attached consumer */
 
 struct tsocket_options {
-    size_t size;               /* sizeof this struct; set by tsocket_options_init, so that it may grow */
-    uint32_t hold;             /* batches that may be held at once (from the oldest one held on); default 2 */
-    uint32_t shard_rank;       /* this rank of a data-parallel job, 0 <= rank < world; default 0 */
-    uint32_t shard_world;      /* ranks in that job; they get disjoint windows; default 1 */
-    uint64_t epochs;           /* TSOCKET_END after so many epochs of this consumer; default 0: as many as come */
-    enum tsocket_last last;    /* default TSOCKET_LAST_KEEP (with shard_world > 1 short windows are padded) */
-    enum tsocket_join join;    /* default TSOCKET_JOIN_WAIT */
-    const char *fields;        /* names wanted, separated by commas, in this order; default NULL: all */
-    const char *consumer_name; /* shown in the status table; default NULL: the program's name */
-    const char *device;        /* where the data is wanted; default NULL: wherever the daemon has it; or "host" */
-    const char *resume;        /* token to go on from; reserved, must be NULL */
-    int connect_timeout_ms;    /* how long open looks for the daemon; default 0: once; -1: until it is there */
+    size_t size;                /* sizeof this struct; set by tsocket_options_init, so that it may grow */
+    uint32_t hold;              /* batches that may be held at once (from the oldest one held on); default 2 */
+    uint32_t shard_rank;        /* this rank of a data-parallel job, 0 <= rank < world; default 0 */
+    uint32_t shard_world;       /* ranks in that job; they get disjoint windows; default 1 */
+    uint64_t epochs;            /* TSOCKET_END after so many epochs of this consumer; default 0: as many as come */
+    enum tsocket_last last;     /* default TSOCKET_LAST_KEEP (with shard_world > 1 short windows are padded) */
+    enum tsocket_join join;     /* default TSOCKET_JOIN_CATCH_UP */
+    const char *fields;         /* names wanted, separated by commas, in this order; default NULL: all */
+    const char *consumer_name;  /* shown in the status table; default NULL: the program's name */
+    const char *device;         /* where the data is wanted; default NULL: wherever the daemon has it; or "host" */
+    const char *resume;         /* token to go on from, see tsocket_token; default NULL: begin with an epoch */
+    int connect_timeout_ms;     /* how long open looks for the daemon; default 0: once; -1: until it is there */
+    int reconnect_ms;           /* how long next waits for a daemon that has gone, to go on where it was when it is
+                                   back; default 0: TSOCKET_GONE at once; -1: without limit */
+    enum tsocket_on_lag on_lag; /* default TSOCKET_LAG_PARK */
+    uint64_t max_lag; /* with TSOCKET_LAG_SKIP: samples between this consumer and the newest one; at least 1 */
 };
 
 /* One field of every sample. */
@@ -148,6 +166,8 @@ struct tsocket_info {
     uint64_t position;      /* stream position of its first sample (expected, where it waits for an epoch) */
     uint64_t first;         /* that sample's place within the epoch: > 0 only with TSOCKET_JOIN_NOW */
     uint64_t capacity;      /* samples in the ring */
+    bool resident;          /* the whole stream stays in the ring: each epoch is a pass over it, at any time */
+    bool catch_up;          /* the first epoch begins at `first`, and what lies before comes behind its end */
 };
 
 /*
@@ -161,6 +181,7 @@ struct tsocket_batch {
     uint64_t position;  /* the same as stream position */
     uint32_t count;     /* samples in data */
     uint32_t valid;     /* of these, real ones; the others repeat them (TSOCKET_LAST_PAD, shards) */
+    uint64_t skipped;   /* samples left out just before it (TSOCKET_LAG_SKIP) */
     const void *data[TSOCKET_FIELDS_MAX];
     uint64_t id; /* the library's */
 };
@@ -170,6 +191,7 @@ struct tsocket_epoch {
     uint64_t own_epoch; /* the consumer's own, from 0 */
     uint64_t samples;   /* samples the epoch had */
     uint64_t received;  /* real samples this consumer was given of it */
+    uint64_t skipped;   /* samples that it left out (TSOCKET_LAG_SKIP) */
 };
 
 /* Fills *options with the defaults. Always call it first, then change what is to differ. */
@@ -184,7 +206,8 @@ TSOCKET_API void tsocket_options_init(struct tsocket_options *options);
  * numbers that do not fit and what to change; TSOCKET_EINVAL the argument; TSOCKET_GONE: the daemon died meanwhile;
  * TSOCKET_EPROTOCOL: another version; TSOCKET_EINTR, TSOCKET_ENOMEM, TSOCKET_ESYSTEM.
  *
- * From here on the consumer counts: the group waits for it, for as long as it lives and does not close.
+ * From here on the consumer counts: the group waits for it, as long as it lives, does not pause or close, and takes no
+ * longer than the daemon's --max-hold.
  */
 TSOCKET_API int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_options *options,
                              struct tsocket **ts_out);
@@ -201,8 +224,10 @@ TSOCKET_API int tsocket_describe(const struct tsocket *ts, struct tsocket_info *
  * TSOCKET_EPOCH_END  once per epoch, after its last batch; tsocket_ended_epoch() tells its length. Call again.
  * TSOCKET_END        no more epochs (of the daemon, or of options.epochs). Stays so.
  * TSOCKET_EHELD      options.hold batches are held, counted from the oldest one: release that first.
- * TSOCKET_ELAPPED    this consumer was evicted, its data overwritten. Close and open again.
- * TSOCKET_GONE       the daemon has ended before the stream did; what was ready has been delivered. Stays so.
+ * TSOCKET_ELAPPED    this consumer was detached (TSOCKET_LAG_DETACH). Close; open again with the last token.
+ * TSOCKET_GONE       the daemon has ended before the stream did; what was ready has been delivered. Stays so. With
+ *                    options.reconnect_ms only after that time without a daemon.
+ * TSOCKET_EREFUSED   (reconnect_ms) the daemon that came back cannot go on from here; tsocket_last_error() says why.
  * TSOCKET_EFORK, TSOCKET_EINVAL, TSOCKET_ESYSTEM.
  */
 TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch_out);
@@ -211,7 +236,8 @@ TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_
  * Gives a batch back; its data must not be read any more, by anyone who got it from here. Batches may be released in
  * any order; the daemon reuses memory up to the oldest one held. Never waits.
  *
- * TSOCKET_ELAPPED: the data changed before this release, so what was computed from it is worthless. It is released.
+ * TSOCKET_ELAPPED: the data changed before this release, so what was computed from it is worthless. That happens to
+ * batches that were held while this consumer was parked (see tsocket_on_lag). It is released, and next gives it again.
  * TSOCKET_EINVAL: not a batch held of this handle. TSOCKET_EFORK.
  */
 TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
@@ -229,6 +255,32 @@ TSOCKET_API int tsocket_flush(struct tsocket *ts);
  * TSOCKET_EFORK.
  */
 TSOCKET_API int tsocket_position(const struct tsocket *ts, uint64_t *epoch_out, uint64_t *first_out);
+
+/*
+ * The token of `batch`, which is held: whoever opens with it (options.resume) goes on exactly behind that batch, with
+ * the same samples in the same order: this trainer or another one, with any batch size, on this daemon or on another
+ * one with the same dataset, recipe and seed. NULL: behind the last batch that next gave. Keep it with the checkpoint
+ * that has been trained up to that batch. text_out is filled on TSOCKET_OK only.
+ *
+ * TSOCKET_EINVAL: not held. TSOCKET_EREFUSED: the stream's producer cannot go back. TSOCKET_EFORK.
+ */
+TSOCKET_API int tsocket_token(const struct tsocket *ts, const struct tsocket_batch *batch,
+                              char text_out[TSOCKET_TOKEN_MAX + 1]);
+
+/*
+ * For a time without next: validation, a checkpoint, a debugger. The group does not wait for this consumer until it
+ * asks for a batch again, and then it goes on exactly where it was, if need be from a side ring.
+ *
+ * TSOCKET_EHELD: release what is held first. TSOCKET_EREFUSED: the stream has no side ring (tsocketd --side-rings).
+ * TSOCKET_EAGAIN: the queue to the daemon is full. TSOCKET_GONE, TSOCKET_EFORK.
+ */
+TSOCKET_API int tsocket_pause(struct tsocket *ts);
+
+/*
+ * Tells the daemon that this consumer will ask for a batch soon, so that it may be there by then. next does the same by
+ * itself. TSOCKET_OK, also if it was not paused; TSOCKET_EAGAIN, TSOCKET_GONE, TSOCKET_EFORK.
+ */
+TSOCKET_API int tsocket_resume(struct tsocket *ts);
 
 /* The epoch of the last TSOCKET_EPOCH_END; TSOCKET_EAGAIN before the first, TSOCKET_EFORK. */
 TSOCKET_API int tsocket_ended_epoch(const struct tsocket *ts, struct tsocket_epoch *epoch_out);

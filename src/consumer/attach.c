@@ -9,7 +9,6 @@
 #include <cjson/cJSON.h>
 
 #include "../ipc/clock.h"
-#include "../ipc/control.h"
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
 
@@ -34,12 +33,25 @@ static void reply_fini(struct reply *reply)
     free(reply->text);
 }
 
-static void link_close(struct tsc_link *link)
+void tsc_link_close(struct tsc_link *link)
 {
     tsi_socket_close(link->socket);
     if (link->lifeline >= 0)
         close(link->lifeline);
     *link = (struct tsc_link){.lifeline = -1};
+}
+
+bool tsc_split_name(const char *name, char daemon_out[TSOCKET_NAME_MAX + 1], char stream_out[TSOCKET_NAME_MAX + 1])
+{
+    const char *slash = strchr(name, '/');
+    size_t daemon_len = slash != NULL ? (size_t)(slash - name) : strlen(name);
+
+    if (daemon_len > TSOCKET_NAME_MAX || (slash != NULL && (strlen(slash + 1) > TSOCKET_NAME_MAX || slash[1] == '\0')))
+        return false;
+    memcpy(daemon_out, name, daemon_len);
+    daemon_out[daemon_len] = '\0';
+    strcpy(stream_out, slash != NULL ? slash + 1 : "");
+    return true;
 }
 
 static int find(const char *daemon, int timeout_ms, int *fd_out)
@@ -75,17 +87,17 @@ static int greet(int lifeline, uint64_t deadline_ns, struct tsi_greeting *greeti
     return rc;
 }
 
-static int say(struct tsi_socket *socket, const struct tsi_hello *hello, const char *token)
+int tsc_link_say(const struct tsc_link *link, const struct tsi_hello *message)
 {
-    struct tsi_hello mine = *hello;
+    struct tsi_hello mine = *message;
     char *text;
     int rc;
 
-    memcpy(mine.token, token, sizeof(mine.token));
+    memcpy(mine.token, link->token, sizeof(mine.token));
     text = tsi_hello_pack(&mine);
     if (text == NULL)
         return tsi_fail(TSOCKET_ENOMEM, "no memory for a message");
-    rc = tsi_socket_send(socket, 0, text, strlen(text));
+    rc = tsi_socket_send(link->socket, 0, text, strlen(text));
     cJSON_free(text);
     return rc;
 }
@@ -100,14 +112,16 @@ static int link_open(const char *daemon, const struct tsi_hello *hello, int conn
 
     if (rc == TSOCKET_OK)
         rc = greet(link.lifeline, tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS), &greeting);
-    if (rc == TSOCKET_OK)
+    if (rc == TSOCKET_OK) {
+        memcpy(link.token, greeting.token, sizeof(link.token));
         rc = tsi_socket_connect(greeting.socket, &link.socket);
+    }
     if (rc == TSOCKET_OK)
-        rc = say(link.socket, hello, greeting.token);
+        rc = tsc_link_say(&link, hello);
     if (rc == TSOCKET_OK)
         *link_out = link;
     else
-        link_close(&link);
+        tsc_link_close(&link);
     return rc;
 }
 
@@ -155,43 +169,48 @@ static int wait_for_message(const struct tsc_link *link, uint64_t deadline_ns, s
     }
 }
 
-/* Both mapped, and the page that says so is one of ours. */
-static int map_memory(const struct reply *reply, struct tsc_attachment *attachment)
+static int open_ring(const int *fds, uint32_t n_fds, const struct tsi_layout *layout, uint32_t name,
+                     struct tsc_ring **ring_out)
 {
-    const struct tsi_control *control;
-    int rc;
-
-    if (reply->n_fds != TSI_LIFELINE_FDS)
-        return tsi_fail(TSOCKET_EPROTOCOL, "the daemon sent %u descriptors instead of %d", reply->n_fds,
-                        TSI_LIFELINE_FDS);
-    rc = tsi_arena_map(reply->fds[0], TSI_CONTROL_BYTES, &attachment->control);
-    if (rc != TSOCKET_OK)
-        return rc;
-    control = attachment->control.base;
-    if (control->magic != TSI_CONTROL_MAGIC || control->version != TSI_CONTROL_VERSION)
-        return tsi_fail(TSOCKET_EPROTOCOL, "the daemon's control page is version %u, this library knows %u",
-                        control->version, (unsigned)TSI_CONTROL_VERSION);
-    return tsi_arena_map(reply->fds[1], attachment->welcome.layout.bytes, &attachment->ring);
+    if (n_fds != TSI_LIFELINE_FDS)
+        return tsi_fail(TSOCKET_EPROTOCOL, "the daemon sent %u descriptors instead of %d", n_fds, TSI_LIFELINE_FDS);
+    return tsc_ring_open(fds, layout, name, ring_out);
 }
 
-static int accept_welcome(struct reply *reply, uint64_t deadline_ns, struct tsc_attachment *attachment)
+int tsc_link_take_ring(const struct tsc_link *link, const struct tsi_layout *layout, uint32_t name,
+                       struct tsc_ring **ring_out)
 {
     char packet[TSI_LIFELINE_PACKET_MAX];
+    int fds[TSI_LIFELINE_FDS];
+    uint32_t n_fds = 0;
     size_t len;
+    int rc = tsi_lifeline_recv(link->lifeline, tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS), packet, sizeof(packet),
+                               &len, fds, &n_fds);
+
+    if (rc == TSOCKET_OK)
+        rc = open_ring(fds, n_fds, layout, name, ring_out);
+    while (n_fds > 0)
+        close(fds[--n_fds]);
+    return rc;
+}
+
+static int accept_welcome(struct reply *reply, struct tsc_attachment *attachment)
+{
     int rc = tsi_welcome_unpack(reply->text, reply->len, &attachment->welcome);
 
     if (rc == TSOCKET_OK && attachment->welcome.refused != TSOCKET_OK)
         rc = tsi_fail(attachment->welcome.refused, "%s", attachment->welcome.reason);
-    if (rc == TSOCKET_OK && reply->n_fds == 0)
-        rc = tsi_lifeline_recv(attachment->link.lifeline, deadline_ns, packet, sizeof(packet), &len, reply->fds,
-                               &reply->n_fds);
-    return rc == TSOCKET_OK ? map_memory(reply, attachment) : rc;
+    if (rc != TSOCKET_OK)
+        return rc;
+    if (reply->n_fds == 0)
+        return tsc_link_take_ring(&attachment->link, &attachment->welcome.layout, 0, &attachment->ring);
+    return open_ring(reply->fds, reply->n_fds, &attachment->welcome.layout, 0, &attachment->ring);
 }
 
 int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
                struct tsc_attachment *attachment_out)
 {
-    struct tsc_attachment attachment = {.control = {.fd = -1}, .ring = {.fd = -1}};
+    struct tsc_attachment attachment = {.ring = NULL};
     struct reply reply = {.text = NULL};
     uint64_t deadline_ns;
     int rc = link_open(daemon, hello, connect_timeout_ms, &attachment.link);
@@ -201,7 +220,7 @@ int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_ti
     deadline_ns = tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS);
     rc = wait_for_message(&attachment.link, deadline_ns, &reply);
     if (rc == TSOCKET_OK)
-        rc = accept_welcome(&reply, deadline_ns, &attachment);
+        rc = accept_welcome(&reply, &attachment);
     reply_fini(&reply);
     if (rc == TSOCKET_OK)
         *attachment_out = attachment;
@@ -212,30 +231,37 @@ int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_ti
 
 void tsc_detach(struct tsc_attachment *attachment)
 {
-    link_close(&attachment->link);
-    tsi_arena_close(&attachment->ring);
-    tsi_arena_close(&attachment->control);
+    tsc_link_close(&attachment->link);
+    tsc_ring_close(attachment->ring);
+    attachment->ring = NULL;
 }
 
-int tsc_query(const char *daemon, const char *type, int timeout_ms, char **json_out)
+/* A refusal is an answer like any other here, but not the one that was asked for. */
+static int check_answer(const struct reply *reply)
 {
-    struct tsi_hello hello = {.type = ""};
+    struct tsi_move refusal;
+
+    if (tsi_move_unpack(reply->text, reply->len, &refusal) == TSOCKET_OK && refusal.refused != TSOCKET_OK)
+        return tsi_fail(refusal.refused, "%s", refusal.reason);
+    return TSOCKET_OK;
+}
+
+int tsc_query(const char *daemon, const struct tsi_hello *question, int timeout_ms, char **json_out)
+{
     struct reply reply = {.text = NULL};
     struct tsc_link link;
-    int rc;
+    int rc = link_open(daemon, question, 0, &link);
 
-    if (strlen(type) >= sizeof(hello.type))
-        return tsi_fail(TSOCKET_EINVAL, "no such question: %s", type);
-    strcpy(hello.type, type);
-    rc = link_open(daemon, &hello, 0, &link);
     if (rc != TSOCKET_OK)
         return rc;
     rc = wait_for_message(&link, tsi_clock_deadline(tsi_clock_ns(), timeout_ms), &reply);
+    if (rc == TSOCKET_OK)
+        rc = check_answer(&reply);
     if (rc == TSOCKET_OK) {
         *json_out = reply.text;
         reply.text = NULL;
     }
     reply_fini(&reply);
-    link_close(&link);
+    tsc_link_close(&link);
     return rc;
 }

@@ -20,13 +20,13 @@
 
 /* --- telling the daemon */
 
-static int send_hot(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t b)
+int tsc_handle_send(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t b)
 {
-    struct tsi_hot hot = {.kind = kind, .a = a, .b = b};
+    struct tsi_hot hot = {.kind = kind, .ring = ts->ring->name, .a = a, .b = b};
     unsigned char message[TSI_HOT_BYTES];
 
     tsi_hot_pack(&hot, message);
-    return tsi_socket_send(ts->attachment.link.socket, 0, message, sizeof(message));
+    return tsi_socket_send(ts->link.socket, 0, message, sizeof(message));
 }
 
 /*
@@ -45,14 +45,12 @@ static uint64_t release_position(const struct tsocket *ts)
     next = ts->start + tsc_handle_next_index(ts);
     if (ts->world > 1 && limit > ts->start && next >= limit)
         limit--;
-    return tsc_held_floor(&ts->held, MIN(next, limit));
+    return tsc_held_floor(&ts->held, ts->ring, MIN(next, limit));
 }
 
-/*
- * Tells how far nothing is held. Small steps are saved up, unless it is `urgent`, because this consumer is about to
- * wait (maybe for this very room) or may be away for long.
+/* Small steps are saved up, unless this consumer is about to wait (maybe for this very room) or may be away for long.
  */
-static void tell_release(struct tsocket *ts, bool urgent)
+void tsc_handle_tell_release(struct tsocket *ts, bool urgent)
 {
     uint64_t position = release_position(ts);
 
@@ -60,7 +58,7 @@ static void tell_release(struct tsocket *ts, bool urgent)
         ts->released = position;
         ts->release_due = true;
     }
-    if (ts->release_due && send_hot(ts, TSI_RELEASE, ts->released, ts->received_all) != TSOCKET_EAGAIN)
+    if (ts->release_due && tsc_handle_send(ts, TSI_RELEASE, ts->released, ts->received_all) != TSOCKET_EAGAIN)
         ts->release_due = false;
 }
 
@@ -70,179 +68,289 @@ int tsocket_flush(struct tsocket *ts)
         return tsi_fail(TSOCKET_EINVAL, "tsocket_flush: NULL");
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
-    tell_release(ts, true);
+    tsc_handle_tell_release(ts, true);
     return ts->release_due ? tsi_fail(TSOCKET_EAGAIN, "the queue to the daemon is full") : TSOCKET_OK;
 }
 
 /* --- handing out */
 
-/*
- * Windows that this rank gets of the current epoch, now `len` samples long. A shard counts by the length without bad
- * samples, so that all ranks agree whenever they look: what is missing in the end is padded.
- */
-static uint64_t rounds(const struct tsocket *ts, uint64_t len)
+/* The length of the lap, as far as is known, in an epoch that is now `len` samples long. */
+static uint64_t lap_end(const struct tsocket *ts, uint64_t len)
 {
-    uint64_t samples = ts->world > 1 ? ts->attachment.welcome.epoch_samples : len;
-
-    return tsc_handle_windows(ts, samples > ts->skip ? samples - ts->skip : 0);
+    return ts->walk.until > 0 ? MIN(ts->walk.until, len) : len;
 }
 
-static int elapped(uint64_t position)
+/*
+ * Windows that this rank gets of the current lap, which now ends at `end`. A shard counts by the length without bad
+ * samples, so that all ranks agree whenever they look: what is missing in the end is padded.
+ */
+static uint64_t rounds(const struct tsocket *ts, uint64_t end)
 {
+    uint64_t samples = ts->world > 1 ? ts->welcome.epoch_samples : end;
+
+    return tsc_handle_windows(ts, samples > ts->walk.begin ? samples - ts->walk.begin : 0);
+}
+
+/* The floor has passed what was to be read: because this consumer was parked a moment ago, or for good. */
+static int elapsed(const struct tsocket *ts, uint64_t position)
+{
+    if (tsc_move_is_due(ts))
+        return TSOCKET_EAGAIN;
     return tsi_fail(TSOCKET_ELAPPED,
                     "the daemon has reused the memory at position %" PRIu64
                     ": this consumer no longer counts; close it and open again",
                     position);
 }
 
+/* Real samples count for the epoch that goes on, and only once. */
+static void count(struct tsocket *ts, uint32_t valid)
+{
+    if (!ts->detour || ts->ahead.own_epoch == ts->walk.own_epoch)
+        ts->received += valid;
+    if (!ts->detour)
+        ts->received_all += valid;
+}
+
 /* A window is whole only if the floor has not passed it after we looked: invariant 3. */
-static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, uint64_t floor_position, bool private,
+static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struct tsc_window *window,
                     struct tsocket_batch *batch_out)
 {
-    if (!tsi_control_still_holds(ts->control, floor_position))
-        return elapped(floor_position);
+    window->ring = ts->ring;
+    window->walk = ts->walk;
+    window->after = ts->walk.from;
+    window->valid = batch->valid;
+    window->again = ts->detour;
+    if (batch->valid > 0) {
+        window->after.index = batch->first + batch->valid;
+        window->after.removed =
+            tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + window->after.index - 1);
+    }
+    if (!tsi_control_still_holds(ts->ring->control, window->position))
+        return elapsed(ts, window->position);
     *batch_out = *batch;
-    batch_out->id = tsc_held_add(&ts->held, floor_position, private);
-    ts->round++;
-    ts->received += batch->valid;
-    ts->received_all += batch->valid;
+    batch_out->id = tsc_held_add(&ts->held, window);
+    ts->skipped_now = 0;
+    ts->walk.round++;
+    ts->walk.from = window->after;
+    count(ts, batch->valid);
+    if (ts->detour) {
+        ts->n_lost--;
+        memmove(&ts->lost[0], &ts->lost[1], ts->n_lost * sizeof(ts->lost[0]));
+    }
     return TSOCKET_OK;
 }
 
-static struct tsocket_batch describe_window(const struct tsocket *ts, uint32_t count, uint32_t valid)
+static struct tsocket_batch describe_window(const struct tsocket *ts, uint32_t n, uint32_t valid)
 {
     return (struct tsocket_batch){
-        .epoch = ts->epoch,
-        .own_epoch = ts->own_epoch,
+        .epoch = ts->walk.epoch,
+        .own_epoch = ts->walk.own_epoch,
         .first = tsc_handle_next_index(ts),
         .position = ts->start + tsc_handle_next_index(ts),
-        .count = count,
+        .count = n,
         .valid = valid,
+        .skipped = ts->skipped_now,
     };
 }
 
-static int give_window(struct tsocket *ts, uint32_t count, struct tsocket_batch *batch_out)
+static void *sample_at(const struct tsocket *ts, uint32_t field, uint64_t position)
 {
-    struct tsocket_batch batch = describe_window(ts, count, count);
-
-    for (uint32_t i = 0; i < ts->n_fields; i++)
-        batch.data[i] = tsi_layout_at(ts->layout, ts->attachment.ring.base, ts->fields[i], batch.position);
-    return hand_out(ts, &batch, batch.position, false, batch_out);
+    return tsi_layout_at(&ts->ring->layout, ts->ring->memory.base, field, position);
 }
 
-/* A full batch of private memory: the window's own samples, repeated; of none, the epoch's last. */
+static int give_window(struct tsocket *ts, uint32_t n, struct tsocket_batch *batch_out)
+{
+    struct tsocket_batch batch = describe_window(ts, n, n);
+    struct tsc_window window = {.position = batch.position};
+
+    for (uint32_t i = 0; i < ts->n_fields; i++)
+        batch.data[i] = sample_at(ts, ts->fields[i], batch.position);
+    return hand_out(ts, &batch, &window, batch_out);
+}
+
+/* A full batch of private memory: the window's own samples, repeated; of none, the lap's last. */
 static int give_padded(struct tsocket *ts, uint32_t valid, uint64_t end, struct tsocket_batch *batch_out)
 {
     struct tsocket_batch batch = describe_window(ts, ts->batch, valid);
-    uint64_t from = valid > 0 ? batch.position : end - 1;
+    struct tsc_window window = {.position = valid > 0 ? batch.position : end - 1, .private = true};
     uint32_t cycle = valid > 0 ? valid : 1;
     unsigned char *pad = ts->pad + ts->pad_bytes * (ts->held.next % ts->held.hold);
 
     for (uint32_t i = 0; i < ts->n_fields; i++) {
-        uint64_t sample_bytes = ts->layout->fields[ts->fields[i]].sample_bytes;
+        uint64_t sample_bytes = ts->ring->layout.fields[ts->fields[i]].sample_bytes;
 
         for (uint32_t n = 0; n < batch.count; n++)
             memcpy(pad + ts->pad_offset[i] + n * sample_bytes,
-                   tsi_layout_at(ts->layout, ts->attachment.ring.base, ts->fields[i], from + n % cycle), sample_bytes);
+                   sample_at(ts, ts->fields[i], window.position + n % cycle), sample_bytes);
         batch.data[i] = pad + ts->pad_offset[i];
     }
-    return hand_out(ts, &batch, from, true, batch_out);
+    return hand_out(ts, &batch, &window, batch_out);
+}
+
+/* --- ends */
+
+/* In a resident stream the next epoch is the same samples once more; else it lies behind this one. */
+static void begin_next_epoch(struct tsocket *ts, uint64_t len)
+{
+    bool elsewhere = ts->walk.until > 0; /* this ring ends where the lap ends */
+
+    ts->walk = (struct tsc_walk){
+        .epoch = ts->walk.epoch + 1, .own_epoch = ts->walk.own_epoch + 1, .from = {.epoch = ts->walk.epoch + 1}};
+    if (!ts->welcome.resident)
+        ts->start += len;
+    ts->len_seen = 0; /* not looked at yet: nothing of it is given back */
+    if (elsewhere)
+        tsc_move_to(ts, &ts->walk);
 }
 
 static int end_epoch(struct tsocket *ts, uint64_t len)
 {
-    ts->ended = (struct tsocket_epoch){
-        .epoch = ts->epoch, .own_epoch = ts->own_epoch, .samples = len, .received = ts->received};
-    ts->epoch++;
-    ts->own_epoch++;
-    ts->start += len;
-    ts->len_seen = 0; /* not looked at yet: nothing of it is given back */
-    ts->round = 0;
-    ts->skip = 0;
+    uint64_t whole = ts->walk.until > 0 ? ts->walk.whole : len;
+
+    ts->ended = (struct tsocket_epoch){.epoch = ts->walk.epoch,
+                                       .own_epoch = ts->walk.own_epoch,
+                                       .samples = whole,
+                                       .received = ts->received,
+                                       .skipped = ts->skipped};
+    begin_next_epoch(ts, len);
     ts->received = 0;
-    tell_release(ts, true); /* what `drop` left out, and what other ranks read, must not be waited for */
+    ts->skipped = 0;
+    tsc_handle_tell_release(ts, true); /* what `drop` left out, and what other ranks read, must not be waited for */
     return TSOCKET_EPOCH_END;
 }
 
-/* The epoch is decided, and what is left of it does not fill a window. */
-static int give_tail(struct tsocket *ts, uint64_t len, struct tsocket_batch *batch_out)
+/* The first lap of a consumer that joined late is over: what it missed is next. */
+static int begin_second_lap(struct tsocket *ts, uint64_t len)
+{
+    struct tsc_walk walk = {.epoch = ts->walk.epoch,
+                            .own_epoch = ts->walk.own_epoch,
+                            .until = ts->walk.wrap,
+                            .whole = len,
+                            .from = {.epoch = ts->walk.epoch}};
+
+    tsc_move_to(ts, &walk);
+    return TSOCKET_EAGAIN;
+}
+
+/* The lap's end is certain, and what is left of it does not fill a window. */
+static int give_tail(struct tsocket *ts, uint64_t end, uint64_t len, struct tsocket_batch *batch_out)
 {
     uint64_t index = tsc_handle_next_index(ts);
-    uint32_t valid = (uint32_t)(index < len ? len - index : 0);
+    uint32_t valid = (uint32_t)(index < end ? end - index : 0);
 
-    if (ts->round >= rounds(ts, len) || len == 0)
-        return end_epoch(ts, len);
+    if (ts->walk.round >= rounds(ts, end) || end == 0)
+        return ts->walk.wrap > 0 ? begin_second_lap(ts, len) : end_epoch(ts, len);
     if (tsc_held_full(&ts->held))
         return TSOCKET_EHELD;
     if (ts->world > 1 || ts->last == TSOCKET_LAST_PAD)
-        return give_padded(ts, valid, ts->start + len, batch_out);
+        return give_padded(ts, valid, ts->start + end, batch_out);
     return give_window(ts, valid, batch_out);
 }
 
+/* --- looking */
+
 static bool no_more_epochs(const struct tsocket *ts)
 {
-    uint64_t limit = ts->attachment.welcome.epochs;
+    uint64_t limit = ts->welcome.epochs;
 
-    return (ts->epochs > 0 && ts->own_epoch >= ts->epochs) || (limit > 0 && ts->epoch >= limit);
+    return (ts->epochs > 0 && ts->walk.own_epoch >= ts->epochs) || (limit > 0 && ts->walk.epoch >= limit);
+}
+
+/*
+ * Leaves samples out, in whole windows and within the epoch, if it is more than max_lag behind the newest one. What it
+ * holds stays its own: the group waits for that as ever.
+ */
+static void skip(struct tsocket *ts, uint64_t ready, uint64_t end)
+{
+    uint64_t index = tsc_handle_next_index(ts);
+    uint64_t newest = ts->head_seen > ts->start ? ts->head_seen - ts->start : 0;
+    uint64_t round, samples;
+
+    if (ts->max_lag == 0 || ts->ring != ts->group || ts->detour || ts->world > 1 || index >= ready ||
+        newest <= index + ts->max_lag)
+        return;
+    round = MIN((newest - ts->max_lag - ts->walk.begin) / ts->batch, rounds(ts, end));
+    if (round <= ts->walk.round)
+        return;
+    samples = MIN(ts->walk.begin + round * ts->batch, ready) - index;
+    if (tsc_handle_send(ts, TSI_SKIPPED, ts->start + index, samples) != TSOCKET_OK)
+        return; /* the daemon must be able to count it: at the next look, then */
+    ts->walk.round = round;
+    ts->walk.from.index = index + samples;
+    ts->walk.from.removed =
+        tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + ts->walk.from.index - 1);
+    ts->skipped += samples;
+    ts->skipped_now += samples;
+}
+
+/* Windows that were lost are given again before anything else. */
+static void steer(struct tsocket *ts)
+{
+    const struct tsc_walk *target = ts->n_lost > 0 ? &ts->lost[0] : &ts->ahead;
+
+    if (ts->n_lost == 0 && !ts->detour)
+        return;
+    if (!ts->detour)
+        ts->ahead = ts->walk;
+    ts->detour = ts->n_lost > 0;
+    if (target->epoch != ts->walk.epoch || target->until != ts->walk.until || target->round != ts->walk.round)
+        tsc_move_to(ts, target);
 }
 
 /* One look. TSOCKET_EAGAIN: not ready. */
 static int try_next(struct tsocket *ts, struct tsocket_batch *batch_out)
 {
+    uint64_t epoch, index, ready, end;
     struct tsi_sight sight;
-    uint64_t index = tsc_handle_next_index(ts);
-    uint64_t ready;
 
-    if (no_more_epochs(ts))
+    steer(ts);
+    if (no_more_epochs(ts) && !ts->detour)
         return TSOCKET_END;
-    sight = tsi_control_look(ts->control, ts->epoch);
+    if (tsc_move_is_due(ts))
+        return TSOCKET_EAGAIN;
+    epoch = ts->welcome.resident ? 0 : ts->walk.epoch;
+    sight = tsi_control_look(ts->ring->control, epoch);
     ts->head_seen = sight.head;
-    if (sight.begun <= ts->epoch)
-        return tsi_control_state(ts->control) == TSI_FINISHED ? TSOCKET_END : TSOCKET_EAGAIN;
+    if (sight.begun <= epoch)
+        return tsi_control_state(ts->ring->control) == TSI_FINISHED ? TSOCKET_END : TSOCKET_EAGAIN;
     if (!ts->placed) {
         ts->start = sight.start;
         ts->placed = true;
     }
     ts->len_seen = sight.len;
-    if (!tsi_control_still_holds(ts->control, MIN(ts->start + index, sight.head)))
-        return elapped(ts->start + index);
-    ready = sight.head > ts->start ? MIN(sight.head - ts->start, sight.len) : 0; /* head may be older than start */
-    if (ready >= index + ts->batch && ts->round < rounds(ts, sight.len))
+    end = lap_end(ts, sight.len);
+    ready = sight.head > ts->start ? MIN(sight.head - ts->start, end) : 0; /* head may be older than start */
+    skip(ts, ready, end);
+    index = tsc_handle_next_index(ts);
+    if (!tsi_control_still_holds(ts->ring->control, MIN(ts->start + index, sight.head)))
+        return elapsed(ts, ts->start + index);
+    if (ready >= index + ts->batch && ts->walk.round < rounds(ts, end))
         return tsc_held_full(&ts->held) ? TSOCKET_EHELD : give_window(ts, ts->batch, batch_out);
-    if (ready == sight.len)
-        return give_tail(ts, sight.len, batch_out);
+    if (ready == end)
+        return give_tail(ts, end, sight.len, batch_out);
     return TSOCKET_EAGAIN;
 }
 
 /* --- waiting */
 
-/* Takes in what the daemon said. All it ever says is "look again": returns whether it did. */
-static bool hear(struct tsocket *ts)
+/* Takes in what the daemon said: "look again", or where to read on. Sets *heard_out if there was something. */
+static int hear(struct tsocket *ts, bool *heard_out)
 {
-    unsigned char message[TSI_HOT_BYTES];
-    bool heard = false;
+    char message[TSI_MESSAGE_MAX];
     size_t len;
+    int rc, worst = TSOCKET_OK;
 
-    while (tsi_socket_recv(ts->attachment.link.socket, NULL, message, sizeof(message), &len) != TSOCKET_EAGAIN)
-        heard = true;
-    if (heard)
+    *heard_out = false;
+    while ((rc = tsi_socket_recv(ts->link.socket, NULL, message, sizeof(message) - 1, &len)) != TSOCKET_EAGAIN) {
+        *heard_out = true;
         ts->asked_index = 0;
-    return heard;
-}
-
-static int gone(const struct tsocket *ts)
-{
-    static const char *const why[] = {
-        [0] = "has died",
-        [TSI_RUNNING] = "has died",
-        [TSI_FINISHED] = "has ended",
-        [TSI_CLOSING] = "is closing: it was told to stop",
-        [TSI_FAILED] = "has given up; its log says why",
-    };
-    enum tsi_state state = tsi_control_state(ts->control);
-
-    return tsi_fail(TSOCKET_GONE, "the daemon %s %s", ts->attachment.welcome.daemon,
-                    (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0]);
+        if (rc == TSOCKET_OK && len != TSI_HOT_BYTES) {
+            message[len] = '\0';
+            rc = tsc_move_hear(ts, message, len);
+            worst = rc != TSOCKET_OK ? rc : worst;
+        }
+    }
+    return worst;
 }
 
 /*
@@ -251,13 +359,16 @@ static int gone(const struct tsocket *ts)
  */
 static bool ask(struct tsocket *ts)
 {
+    uint64_t epoch = ts->welcome.resident ? 0 : ts->walk.epoch;
     uint64_t index = tsc_handle_next_index(ts) + ts->batch;
 
-    if (ts->asked_epoch == ts->epoch && ts->asked_index == index)
+    if (ts->walk.until > 0 && index > ts->walk.until)
+        index = ts->walk.until;
+    if (ts->asked_epoch == epoch && ts->asked_index == index)
         return true;
-    if (send_hot(ts, TSI_WANT, ts->epoch, index) != TSOCKET_OK)
+    if (tsc_handle_send(ts, TSI_WANT, epoch, index) != TSOCKET_OK)
         return false;
-    ts->asked_epoch = ts->epoch;
+    ts->asked_epoch = epoch;
     ts->asked_index = index;
     return true;
 }
@@ -265,32 +376,43 @@ static bool ask(struct tsocket *ts)
 /* Sleeps until something has happened that is worth another look, or the time is over. */
 static int sleep_once(struct tsocket *ts, bool to_send, int left_ms)
 {
-    int rc = tsi_socket_wait(ts->attachment.link.socket, ts->attachment.link.lifeline, to_send, left_ms);
+    bool heard;
+    int rc = tsi_socket_wait(ts->link.socket, ts->link.lifeline, to_send, left_ms);
 
     if (rc == TSOCKET_EINTR)
         return tsi_fail(rc, "a signal arrived while waiting");
-    if (!hear(ts))
-        ts->gone = ts->gone || tsi_lifeline_hung_up(ts->attachment.link.lifeline);
+    rc = hear(ts, &heard);
+    if (rc != TSOCKET_OK)
+        return rc;
+    if (!heard)
+        ts->gone = ts->gone || tsi_lifeline_hung_up(ts->link.lifeline);
     return left_ms == 0 && !ts->gone ? TSOCKET_EAGAIN : TSOCKET_OK;
+}
+
+/* Says what is to be said and sleeps once. */
+static int wait_once(struct tsocket *ts, uint64_t deadline_ns)
+{
+    bool told;
+
+    if (ts->gone)
+        return tsc_move_come_back(ts, deadline_ns);
+    tsc_handle_tell_release(ts, true);
+    told = (tsc_move_is_due(ts) ? tsc_move_ask(ts) : ask(ts)) && !ts->release_due;
+    return sleep_once(ts, !told, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
 }
 
 /* Sleeps and looks again until there is something, or the time is over. */
 static int wait_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch_out)
 {
     uint64_t deadline_ns = tsi_clock_deadline(tsi_clock_ns(), timeout_ms);
-    bool told;
     int rc;
 
     do {
-        if (ts->gone)
-            return gone(ts);
-        tell_release(ts, true);
-        told = ask(ts) && !ts->release_due;
-        rc = sleep_once(ts, !told, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
-        if (rc == TSOCKET_EINTR)
-            return rc;
+        rc = wait_once(ts, deadline_ns);
         if (rc == TSOCKET_EAGAIN)
             return tsi_fail(rc, "nothing is ready within %d ms", timeout_ms);
+        if (rc != TSOCKET_OK)
+            return rc;
         rc = try_next(ts, batch_out);
     } while (rc == TSOCKET_EAGAIN);
     return rc;
@@ -304,33 +426,50 @@ int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch
         return tsi_fail(TSOCKET_EINVAL, "tsocket_next: NULL");
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
+    if (ts->refused != TSOCKET_OK)
+        return tsi_fail(ts->refused, "%s", ts->reason);
+    ts->paused = false;
     rc = try_next(ts, batch_out);
+    if (rc == TSOCKET_EAGAIN && tsc_held_full(&ts->held) && ts->reconnect_ms == 0 &&
+        tsi_lifeline_hung_up(ts->link.lifeline))
+        return tsc_move_come_back(ts, 0);
     if (rc == TSOCKET_EAGAIN &&
         tsc_held_full(&ts->held)) /* what it holds may be the very room that it would wait for */
-        rc = tsi_lifeline_hung_up(ts->attachment.link.lifeline) ? gone(ts) : TSOCKET_EHELD;
+        rc = TSOCKET_EHELD;
     if (rc == TSOCKET_EAGAIN)
         rc = wait_next(ts, timeout_ms, batch_out);
     if (rc == TSOCKET_EHELD)
         return tsi_fail(rc, "%u batches are held, as many as announced at open (options.hold)", ts->held.hold);
     if (rc == TSOCKET_END)
-        return tsi_fail(rc, "the stream %s/%s has ended", ts->attachment.welcome.daemon, ts->attachment.welcome.stream);
+        return tsi_fail(rc, "the stream %s/%s has ended", ts->welcome.daemon, ts->welcome.stream);
     return rc;
 }
 
 int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch)
 {
-    const struct tsc_window *window;
+    const struct tsc_window *found;
+    struct tsc_window window;
     bool whole;
 
     if (ts == NULL || batch == NULL)
         return tsi_fail(TSOCKET_EINVAL, "tsocket_release: NULL");
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
-    window = tsc_held_find(&ts->held, batch->id);
-    if (window == NULL)
+    found = tsc_held_find(&ts->held, batch->id);
+    if (found == NULL)
         return tsi_fail(TSOCKET_EINVAL, "batch %" PRIu64 " is not held by this handle", batch->id);
-    whole = window->private || tsi_control_still_holds(ts->control, window->position);
+    window = *found;
+    whole = window.private || tsi_control_still_holds(window.ring->control, window.position);
     tsc_held_release(&ts->held, batch->id);
-    tell_release(ts, false);
-    return whole ? TSOCKET_OK : elapped(batch->position);
+    tsc_handle_tell_release(ts, false);
+    if (window.ring != ts->ring)
+        tsc_move_leave_unused(ts);
+    if (whole)
+        return TSOCKET_OK;
+    tsc_move_note_lost(ts, &window);
+    return tsi_fail(TSOCKET_ELAPPED,
+                    "the batch at sample %" PRIu64 " of epoch %" PRIu64
+                    " was written over while it was held, since this "
+                    "consumer had kept the group waiting for too long; next gives it again",
+                    batch->first, batch->epoch);
 }

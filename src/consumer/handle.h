@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of a handle: one attached consumer and its place in the stream. open.c makes and ends it, consumer.c
- * walks.
+ * The inside of a handle: one attached consumer and its place in the stream.
  *
- * With a shard, rank r of W reads the windows [start + skip + (k W + r) b, + b) for k = 0, 1, ... of every epoch; alone
- * it is the same with W = 1. Used by one thread at a time, the caller's.
+ *     open.c       makes and ends it
+ *     consumer.c   walks, window by window: next and release
+ *     move.c       goes elsewhere: to a side ring and back, to a daemon that has come back; pauses; tokens
+ *
+ * With a shard, rank r of W reads the windows [start + begin + (k W + r) b, + b) for k = 0, 1, ... of every epoch;
+ * alone it is the same with W = 1. Used by one thread at a time, the caller's.
  */
 #ifndef TSC_HANDLE_H
 #define TSC_HANDLE_H
@@ -17,18 +20,21 @@
 #include "held.h"
 
 struct tsocket {
-    struct tsc_attachment attachment;
+    struct tsc_link link;
+    struct tsi_welcome welcome;
     struct tsc_fork_guard guard;
-    const struct tsi_control *control; /* in attachment */
-    const struct tsi_layout *layout;   /* in attachment */
+    struct tsc_ring *rings; /* all that are mapped */
+    struct tsc_ring *group; /* of these, the group's ring, */
+    struct tsc_ring *ring;  /* and the one that is read */
 
     /* what was asked for; constant */
+    struct tsi_hello hello;
     uint32_t batch;
     uint32_t rank;
     uint32_t world;
     uint64_t epochs; /* 0: no limit */
     enum tsocket_last last;
-    uint64_t save_up; /* so many released samples need not be told yet */
+    int reconnect_ms;
     uint32_t n_fields;
     uint32_t fields[TSOCKET_FIELDS_MAX]; /* batch.data[i] is field fields[i] of the layout */
     uint64_t pad_offset[TSOCKET_FIELDS_MAX];
@@ -36,34 +42,85 @@ struct tsocket {
     uint64_t pad_bytes;
 
     /* where it is */
-    uint64_t epoch;
-    uint64_t own_epoch;
-    uint64_t start; /* position of the epoch's first sample; only once `placed` */
+    struct tsc_walk walk;
+    uint64_t start; /* position of the epoch's first sample in the ring; only once `placed` */
     bool placed;
-    uint64_t round;             /* windows of this rank handed out in this epoch */
-    uint64_t skip;              /* place in the epoch at which the rounds begin: > 0 after joining in the middle */
     uint64_t received;          /* real samples, this epoch */
     uint64_t received_all;      /* real samples since open */
-    struct tsocket_epoch ended; /* the last one, if own_epoch > 0 */
+    uint64_t skipped;           /* samples left out, this epoch */
+    uint64_t skipped_now;       /* since the last window */
+    struct tsocket_epoch ended; /* the last one, if walk.own_epoch > 0 */
     struct tsc_held held;
 
+    /* windows that were lost while it was parked, and are given again before anything else: in order, at most `hold` */
+    struct tsc_walk *lost;
+    uint32_t n_lost;
+    bool detour;           /* it is at one of these, */
+    struct tsc_walk ahead; /* and goes on here behind them */
+
     /* what the daemon knows */
+    uint64_t save_up;     /* so many released samples need not be told yet */
+    uint64_t max_lag;     /* beyond it samples are left out; 0: no limit */
     uint64_t head_seen;   /* as of the last look, */
     uint64_t len_seen;    /* and the length of this epoch; 0 before its first */
     uint64_t released;    /* cumulative position to be told to it */
     bool release_due;     /* `released` is not told yet: the queue was full */
     uint64_t asked_epoch; /* the WANT that waits for its answer, */
     uint64_t asked_index; /* or 0 */
-    bool gone;            /* the lifeline has ended */
+    bool must_ask;        /* what is to be read next is not known to be in the ring */
+    bool asked_place;     /* the PLACE that waits for its answer */
+    bool paused;
+    bool gone;        /* the lifeline has ended, */
+    uint64_t gone_ns; /* seen then; 0: not */
+    int refused;      /* for good: the code and the reason */
+    char reason[TSI_REASON_MAX];
 };
 
 /* TSOCKET_EFORK, and says so, where the handle belongs to the parent process. */
 int tsc_handle_check(const struct tsocket *ts);
 
-/* Where the next window of this rank begins, counted from the epoch's start. */
+/* Where the next window of this rank begins, counted from the epoch's start; the same for any walk. */
 uint64_t tsc_handle_next_index(const struct tsocket *ts);
+uint64_t tsc_handle_index(const struct tsocket *ts, const struct tsc_walk *walk);
 
 /* Windows that each rank gets of `samples` samples. */
 uint64_t tsc_handle_windows(const struct tsocket *ts, uint64_t samples);
+
+/* --- consumer.c */
+
+/* Sends a hot message about the ring that is read. TSOCKET_EAGAIN: the queue is full. */
+int tsc_handle_send(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t b);
+
+/* Tells the daemon how far nothing is held: always, or (not `urgent`) only where it is worth a message. */
+void tsc_handle_tell_release(struct tsocket *ts, bool urgent);
+
+/* --- move.c */
+
+/* Whether the consumer must be told where to read before it takes another window. */
+bool tsc_move_is_due(const struct tsocket *ts);
+
+/* Says where it stands; once, until the answer has come. Returns whether the daemon will hear of it. */
+bool tsc_move_ask(struct tsocket *ts);
+
+/* A cold message has come. TSOCKET_OK; TSOCKET_EPROTOCOL and what mapping a ring may answer. */
+int tsc_move_hear(struct tsocket *ts, const char *text, size_t len);
+
+/* Goes on at another place, as soon as the daemon has said where that is. */
+void tsc_move_to(struct tsocket *ts, const struct tsc_walk *walk);
+
+/* A window was lost. */
+void tsc_move_note_lost(struct tsocket *ts, const struct tsc_window *window);
+
+/* Sources of which nothing is held any more are given up. */
+void tsc_move_leave_unused(struct tsocket *ts);
+
+/*
+ * The daemon is gone: waits for its return, until the deadline. TSOCKET_OK: it is back, and this consumer is where it
+ * was. TSOCKET_EAGAIN: the time is over. TSOCKET_GONE, TSOCKET_EREFUSED, ...: for good.
+ */
+int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns);
+
+/* As many released samples need not be told at once. */
+uint64_t tsc_handle_save_up(const struct tsocket *ts);
 
 #endif

@@ -28,10 +28,12 @@ bool tsc_held_full(const struct tsc_held *held)
     return held->next - held->oldest >= held->hold;
 }
 
-uint64_t tsc_held_add(struct tsc_held *held, uint64_t position, bool private)
+uint64_t tsc_held_add(struct tsc_held *held, const struct tsc_window *window)
 {
     assert(!tsc_held_full(held));
-    *at(held, held->next) = (struct tsc_window){.position = position, .held = true, .private = private};
+    *at(held, held->next) = *window;
+    at(held, held->next)->held = true;
+    window->ring->held++;
     return held->next++;
 }
 
@@ -44,11 +46,16 @@ void tsc_held_release(struct tsc_held *held, uint64_t id)
 {
     assert(tsc_held_find(held, id) != NULL);
     at(held, id)->held = false;
+    at(held, id)->ring->held--;
     while (held->oldest < held->next && !at(held, held->oldest)->held)
         held->oldest++;
 }
 
-uint64_t tsc_held_floor(const struct tsc_held *held, uint64_t otherwise)
+uint64_t tsc_held_floor(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t otherwise)
 {
-    return held->oldest < held->next ? at(held, held->oldest)->position : otherwise;
+    for (uint64_t id = held->oldest; id < held->next; id++) {
+        if (at(held, id)->held && at(held, id)->ring == ring)
+            return at(held, id)->position;
+    }
+    return otherwise;
 }

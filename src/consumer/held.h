@@ -11,13 +11,33 @@
 #ifndef TSC_HELD_H
 #define TSC_HELD_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "../ipc/token.h"
+#include "ring.h"
+
+/*
+ * Where a consumer is: round k of rank r begins at index begin + (k W + r) b of the epoch. One that joined late reads
+ * [wrap, len) first and then [0, wrap) in a second lap.
+ */
+struct tsc_walk {
+    uint64_t epoch;
+    uint64_t own_epoch;
+    uint64_t begin;        /* index at which the rounds begin */
+    uint64_t round;        /* windows of this rank so far */
+    uint64_t wrap;         /* > 0: there will be another lap, over [0, wrap) */
+    uint64_t until;        /* > 0: this is that lap, and the epoch is over at this index */
+    uint64_t whole;        /* in that lap: the epoch's length */
+    struct tsi_place from; /* where the window before ended, as a producer must know it */
+};
 
 struct tsc_window {
     uint64_t position; /* nothing of it lies below */
+    struct tsc_ring *ring;
+    struct tsc_walk walk;   /* that leads to it */
+    struct tsi_place after; /* where it ends */
+    uint32_t valid;         /* real samples in it */
     bool held;
     bool private; /* its data was copied: what happens to the ring does not matter to it */
+    bool again;   /* it had been lost before */
 };
 
 struct tsc_held {
@@ -32,15 +52,15 @@ void tsc_held_fini(struct tsc_held *held);
 
 bool tsc_held_full(const struct tsc_held *held);
 
-/* Only if not full. Returns the window's id. */
-uint64_t tsc_held_add(struct tsc_held *held, uint64_t position, bool private);
+/* Only if not full. Takes the window but for `held`, and returns its id. */
+uint64_t tsc_held_add(struct tsc_held *held, const struct tsc_window *window);
 
 /* The window, or NULL if `id` is not held. */
 const struct tsc_window *tsc_held_find(const struct tsc_held *held, uint64_t id);
 
 void tsc_held_release(struct tsc_held *held, uint64_t id); /* only one that find finds */
 
-/* The position below which nothing is held; `otherwise` if nothing is held at all. */
-uint64_t tsc_held_floor(const struct tsc_held *held, uint64_t otherwise);
+/* The position below which nothing of that ring is held; `otherwise` if nothing of it is held at all. */
+uint64_t tsc_held_floor(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t otherwise);
 
 #endif

@@ -16,7 +16,8 @@
 
 void tsocket_options_init(struct tsocket_options *options)
 {
-    *options = (struct tsocket_options){.size = sizeof(*options), .hold = 2, .shard_world = 1};
+    *options =
+        (struct tsocket_options){.size = sizeof(*options), .hold = 2, .shard_world = 1, .join = TSOCKET_JOIN_CATCH_UP};
 }
 
 /* The caller's struct may be older (shorter) than ours: what it does not have keeps its default. */
@@ -35,34 +36,33 @@ static int take_options(const struct tsocket_options *given, struct tsocket_opti
     if (options.shard_world < 1 || options.shard_world > TSI_WORLD_MAX || options.shard_rank >= options.shard_world)
         return tsi_fail(TSOCKET_EINVAL, "options.shard_rank %u of shard_world %u; rank < world <= %u is needed",
                         options.shard_rank, options.shard_world, TSI_WORLD_MAX);
-    if ((unsigned)options.last > TSOCKET_LAST_PAD || (unsigned)options.join > TSOCKET_JOIN_NOW)
+    if ((unsigned)options.last > TSOCKET_LAST_PAD || (unsigned)options.join > TSOCKET_JOIN_CATCH_UP ||
+        (unsigned)options.on_lag > TSOCKET_LAG_DETACH)
         return tsi_fail(TSOCKET_EINVAL,
-                        "options.last is %d and options.join %d; see enum tsocket_last and tsocket_join",
-                        (int)options.last, (int)options.join);
+                        "options.last is %d, options.join %d, options.on_lag %d; see the enums tsocket_last, "
+                        "tsocket_join and tsocket_on_lag",
+                        (int)options.last, (int)options.join, (int)options.on_lag);
     if (options.shard_world > 1 && options.join == TSOCKET_JOIN_NOW)
         return tsi_fail(TSOCKET_EINVAL,
                         "options.join: the ranks of a shard must begin together; use TSOCKET_JOIN_WAIT");
-    if (options.resume != NULL)
-        return tsi_fail(TSOCKET_EINVAL, "options.resume: this version cannot resume; it must be NULL");
+    if (options.on_lag == TSOCKET_LAG_SKIP && (options.max_lag == 0 || options.max_lag > TSI_NUMBER_MAX))
+        return tsi_fail(TSOCKET_EINVAL, "options.max_lag is %" PRIu64 "; with TSOCKET_LAG_SKIP it is 1 to %" PRIu64,
+                        options.max_lag, TSI_NUMBER_MAX);
+    if (options.on_lag == TSOCKET_LAG_SKIP && options.shard_world > 1)
+        return tsi_fail(TSOCKET_EINVAL,
+                        "options.on_lag: the ranks of a shard must read in step, none may leave samples out");
     if (options.device != NULL && strcmp(options.device, "host") != 0)
         return tsi_fail(TSOCKET_EINVAL, "options.device is \"%s\"; this version knows \"host\" only", options.device);
     *options_out = options;
     return TSOCKET_OK;
 }
 
-/* "DAEMON" or "DAEMON/STREAM". */
-static int split_name(const char *name, char daemon_out[TSOCKET_NAME_MAX + 1], char stream_out[TSOCKET_NAME_MAX + 1])
+static int take_name(const char *name, char daemon_out[TSOCKET_NAME_MAX + 1], char stream_out[TSOCKET_NAME_MAX + 1])
 {
-    const char *slash = strchr(name, '/');
-    size_t daemon_len = slash != NULL ? (size_t)(slash - name) : strlen(name);
-
-    if (daemon_len > TSOCKET_NAME_MAX || (slash != NULL && (strlen(slash + 1) > TSOCKET_NAME_MAX || slash[1] == '\0')))
-        return tsi_fail(TSOCKET_EINVAL, "\"%.200s\": a name is DAEMON or DAEMON/STREAM, each 1 to %d bytes", name,
-                        TSOCKET_NAME_MAX);
-    memcpy(daemon_out, name, daemon_len);
-    daemon_out[daemon_len] = '\0';
-    strcpy(stream_out, slash != NULL ? slash + 1 : "");
-    return TSOCKET_OK;
+    if (tsc_split_name(name, daemon_out, stream_out))
+        return TSOCKET_OK;
+    return tsi_fail(TSOCKET_EINVAL, "\"%.200s\": a name is DAEMON or DAEMON/STREAM, each 1 to %d bytes", name,
+                    TSOCKET_NAME_MAX);
 }
 
 /* What the status table will show of us: printable, never empty. */
@@ -74,6 +74,19 @@ static void set_consumer_name(const char *wanted, char name_out[TSOCKET_NAME_MAX
     for (i = 0; i < TSOCKET_NAME_MAX && from[i] != '\0'; i++)
         name_out[i] = from[i] >= 0x20 && from[i] <= 0x7e ? from[i] : '?';
     name_out[i] = '\0';
+}
+
+static int take_token(const struct tsocket_options *options, struct tsi_hello *hello)
+{
+    struct tsi_token token;
+    int rc;
+
+    if (options->resume == NULL)
+        return TSOCKET_OK;
+    rc = tsi_token_unpack(options->resume, &token);
+    if (rc == TSOCKET_OK)
+        strcpy(hello->resume, options->resume); /* its length has just been checked */
+    return rc;
 }
 
 static int make_hello(const struct tsocket_options *options, uint32_t batch_size, struct tsi_hello *hello)
@@ -93,21 +106,24 @@ static int make_hello(const struct tsocket_options *options, uint32_t batch_size
     hello->world = options->shard_world;
     hello->join = options->join;
     hello->last = options->last;
-    return TSOCKET_OK;
+    hello->on_lag = options->on_lag;
+    hello->max_lag = options->on_lag == TSOCKET_LAG_SKIP ? options->max_lag : 0;
+    return take_token(options, hello);
 }
 
 static int add_field(struct tsocket *ts, const char *name, size_t len)
 {
-    for (uint32_t i = 0; i < ts->layout->n_fields; i++) {
-        if (strlen(ts->layout->fields[i].name) == len && memcmp(ts->layout->fields[i].name, name, len) == 0) {
+    for (uint32_t i = 0; i < ts->welcome.layout.n_fields; i++) {
+        if (strlen(ts->welcome.layout.fields[i].name) == len &&
+            memcmp(ts->welcome.layout.fields[i].name, name, len) == 0) {
             if (ts->n_fields == TSOCKET_FIELDS_MAX)
                 return tsi_fail(TSOCKET_EINVAL, "options.fields names more than %d fields", TSOCKET_FIELDS_MAX);
             ts->fields[ts->n_fields++] = i;
             return TSOCKET_OK;
         }
     }
-    return tsi_fail(TSOCKET_ENOTFOUND, "the stream %s has no field \"%.*s\"; it begins with \"%s\"",
-                    ts->attachment.welcome.stream, (int)len, name, ts->layout->fields[0].name);
+    return tsi_fail(TSOCKET_ENOTFOUND, "the stream %s has no field \"%.*s\"; it begins with \"%s\"", ts->welcome.stream,
+                    (int)len, name, ts->welcome.layout.fields[0].name);
 }
 
 static int choose_fields(struct tsocket *ts, const char *list)
@@ -115,7 +131,7 @@ static int choose_fields(struct tsocket *ts, const char *list)
     int rc = TSOCKET_OK;
 
     if (list == NULL) {
-        for (uint32_t i = 0; i < ts->layout->n_fields; i++)
+        for (uint32_t i = 0; i < ts->welcome.layout.n_fields; i++)
             ts->fields[ts->n_fields++] = i;
         return TSOCKET_OK;
     }
@@ -136,7 +152,7 @@ static int reserve_pads(struct tsocket *ts)
     if (ts->last != TSOCKET_LAST_PAD && ts->world == 1)
         return TSOCKET_OK;
     for (uint32_t i = 0; i < ts->n_fields; i++) {
-        uint64_t bytes = ts->layout->fields[ts->fields[i]].sample_bytes * ts->batch;
+        uint64_t bytes = ts->welcome.layout.fields[ts->fields[i]].sample_bytes * ts->batch;
 
         ts->pad_offset[i] = ts->pad_bytes;
         ts->pad_bytes += (bytes + TSI_FIELD_ALIGN - 1) / TSI_FIELD_ALIGN * TSI_FIELD_ALIGN;
@@ -154,30 +170,57 @@ static int reserve_pads(struct tsocket *ts)
  * An eighth of the ring, but nothing of the room that this consumer and others like it were promised: they may wait for
  * it while this one does something else.
  */
-static uint64_t samples_to_save_up(const struct tsocket *ts)
+uint64_t tsc_handle_save_up(const struct tsocket *ts)
 {
+    uint64_t capacity = ts->ring->layout.capacity;
     uint64_t stride = (uint64_t)ts->batch * ts->world;
     uint64_t windows = (uint64_t)ts->held.hold + (ts->last == TSOCKET_LAST_DROP ? 1 : 0); /* a tail is less than one */
     uint64_t promised = windows * stride + (ts->world > 1 ? 1 : 0);
-    uint64_t spare = ts->layout->capacity > promised ? ts->layout->capacity - promised : 0;
+    uint64_t spare = capacity > promised ? capacity - promised : 0;
 
-    return spare < ts->layout->capacity / 8 ? spare : ts->layout->capacity / 8;
+    return spare < capacity / 8 ? spare : capacity / 8;
+}
+
+/* Where it begins: as the daemon says, or behind the batch of its token. */
+static void begin_walk(struct tsocket *ts)
+{
+    const struct tsi_welcome *welcome = &ts->welcome;
+    struct tsi_token token;
+
+    ts->walk = (struct tsc_walk){
+        .epoch = welcome->epoch,
+        .begin = welcome->first,
+        .wrap = welcome->catch_up ? welcome->first : 0,
+        .from = welcome->from,
+    };
+    if (ts->hello.resume[0] == '\0' || tsi_token_unpack(ts->hello.resume, &token) != TSOCKET_OK)
+        return;
+    ts->walk.begin = token.from.index + token.ahead;
+    ts->walk.wrap = token.wrap;
+    ts->walk.until = token.until;
+    ts->walk.whole = token.until > 0 ? welcome->epoch_samples : 0;
+    ts->walk.from = token.from;
+}
+
+static int reserve_lost(struct tsocket *ts)
+{
+    ts->lost = calloc(ts->held.hold, sizeof(*ts->lost));
+    return ts->lost != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for %u windows", ts->held.hold);
 }
 
 static int settle(struct tsocket *ts, const struct tsocket_options *options, uint32_t batch_size)
 {
-    const struct tsi_welcome *welcome = &ts->attachment.welcome;
+    const struct tsi_welcome *welcome = &ts->welcome;
     int rc;
 
-    ts->control = ts->attachment.control.base;
-    ts->layout = &welcome->layout;
     ts->batch = batch_size;
     ts->rank = options->shard_rank;
     ts->world = options->shard_world;
     ts->epochs = options->epochs;
     ts->last = options->last;
-    ts->epoch = welcome->epoch;
-    ts->skip = welcome->first;
+    ts->reconnect_ms = options->reconnect_ms;
+    ts->max_lag = ts->hello.max_lag;
+    begin_walk(ts);
     if (ts->last == TSOCKET_LAST_DROP && welcome->epoch_samples > 0 && welcome->epoch_samples < batch_size)
         tsi_log('W',
                 "%s/%s: an epoch has %" PRIu64 " samples, fewer than a batch of %u: with last = drop there is none",
@@ -185,11 +228,13 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     rc = choose_fields(ts, options->fields);
     if (rc == TSOCKET_OK)
         rc = tsc_held_init(&ts->held, options->hold);
-    ts->save_up = samples_to_save_up(ts);
+    if (rc == TSOCKET_OK)
+        rc = reserve_lost(ts);
+    ts->save_up = tsc_handle_save_up(ts);
     if (rc == TSOCKET_OK)
         rc = reserve_pads(ts);
     if (rc == TSOCKET_OK)
-        rc = tsc_fork_watch(&ts->guard, ts->attachment.link.lifeline);
+        rc = tsc_fork_watch(&ts->guard, ts->link.lifeline);
     return rc;
 }
 
@@ -198,13 +243,21 @@ static void free_handle(struct tsocket *ts)
     if (ts->pad != NULL)
         munmap(ts->pad, ts->pad_bytes * ts->held.hold);
     tsc_held_fini(&ts->held);
-    tsc_detach(&ts->attachment);
+    free(ts->lost);
+    tsc_link_close(&ts->link);
+    while (ts->rings != NULL) {
+        struct tsc_ring *ring = ts->rings;
+
+        ts->rings = ring->next;
+        tsc_ring_close(ring);
+    }
     free(ts);
 }
 
 int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_options *options, struct tsocket **ts_out)
 {
     struct tsi_hello hello = {.type = ""};
+    struct tsc_attachment attachment = {.ring = NULL};
     char daemon[TSOCKET_NAME_MAX + 1];
     struct tsocket_options own = {.size = 0};
     struct tsocket *ts;
@@ -214,7 +267,7 @@ int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_opt
         return tsi_fail(TSOCKET_EINVAL, "tsocket_open: name and ts_out must not be NULL");
     rc = take_options(options, &own);
     if (rc == TSOCKET_OK)
-        rc = split_name(name, daemon, hello.stream);
+        rc = take_name(name, daemon, hello.stream);
     if (rc == TSOCKET_OK)
         rc = make_hello(&own, batch_size, &hello);
     if (rc != TSOCKET_OK)
@@ -222,11 +275,15 @@ int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_opt
     ts = calloc(1, sizeof(*ts));
     if (ts == NULL)
         return tsi_fail(TSOCKET_ENOMEM, "no memory for a handle");
-    rc = tsc_attach(daemon, &hello, own.connect_timeout_ms, &ts->attachment);
+    rc = tsc_attach(daemon, &hello, own.connect_timeout_ms, &attachment);
     if (rc != TSOCKET_OK) {
         free(ts);
         return rc;
     }
+    ts->hello = hello;
+    ts->link = attachment.link;
+    ts->welcome = attachment.welcome;
+    ts->rings = ts->group = ts->ring = attachment.ring;
     rc = settle(ts, &own, batch_size);
     if (rc == TSOCKET_OK)
         *ts_out = ts;
@@ -244,7 +301,7 @@ static void say_goodbye(const struct tsocket *ts)
     unsigned char packet[TSI_HOT_BYTES];
 
     tsi_hot_pack(&hot, packet);
-    tsi_lifeline_send(ts->attachment.link.lifeline, packet, sizeof(packet), NULL, 0);
+    tsi_lifeline_send(ts->link.lifeline, packet, sizeof(packet), NULL, 0);
 }
 
 void tsocket_close(struct tsocket *ts)
@@ -255,8 +312,8 @@ void tsocket_close(struct tsocket *ts)
         say_goodbye(ts);
     tsc_fork_forget(&ts->guard);
     if (ts->guard.forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
-        tsi_socket_forget(ts->attachment.link.socket);
-        ts->attachment.link = (struct tsc_link){.lifeline = -1};
+        tsi_socket_forget(ts->link.socket);
+        ts->link = (struct tsc_link){.lifeline = -1};
     }
     free_handle(ts);
 }
@@ -272,7 +329,12 @@ int tsc_handle_check(const struct tsocket *ts)
 /* Where the next window of this rank begins, counted from the epoch's start. */
 uint64_t tsc_handle_next_index(const struct tsocket *ts)
 {
-    return ts->skip + (ts->round * ts->world + ts->rank) * ts->batch;
+    return tsc_handle_index(ts, &ts->walk);
+}
+
+uint64_t tsc_handle_index(const struct tsocket *ts, const struct tsc_walk *walk)
+{
+    return walk->begin + (walk->round * ts->world + ts->rank) * ts->batch;
 }
 
 /* Windows that each rank gets of `samples` samples; as good as endless for an epoch whose end is not known yet. */
@@ -292,7 +354,7 @@ int tsocket_describe(const struct tsocket *ts, struct tsocket_info *info_out)
         return tsi_fail(TSOCKET_EINVAL, "tsocket_describe: NULL");
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
-    welcome = &ts->attachment.welcome;
+    welcome = &ts->welcome;
     *info_out = (struct tsocket_info){
         .n_fields = ts->n_fields,
         .batch_size = ts->batch,
@@ -301,11 +363,13 @@ int tsocket_describe(const struct tsocket *ts, struct tsocket_info *info_out)
         .position = welcome->position,
         .first = welcome->first,
         .capacity = welcome->layout.capacity,
+        .resident = welcome->resident,
+        .catch_up = welcome->catch_up,
     };
     strcpy(info_out->daemon, welcome->daemon);
     strcpy(info_out->stream, welcome->stream);
     for (uint32_t i = 0; i < ts->n_fields; i++)
-        info_out->fields[i] = ts->layout->fields[ts->fields[i]];
+        info_out->fields[i] = ts->welcome.layout.fields[ts->fields[i]];
     info_out->batches = tsc_handle_windows(ts, welcome->epoch_samples);
     return TSOCKET_OK;
 }
@@ -317,7 +381,7 @@ int tsocket_position(const struct tsocket *ts, uint64_t *epoch_out, uint64_t *fi
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
     if (epoch_out != NULL)
-        *epoch_out = ts->epoch;
+        *epoch_out = ts->walk.epoch;
     if (first_out != NULL)
         *first_out = tsc_handle_next_index(ts);
     return TSOCKET_OK;
@@ -329,7 +393,7 @@ int tsocket_ended_epoch(const struct tsocket *ts, struct tsocket_epoch *epoch_ou
         return tsi_fail(TSOCKET_EINVAL, "tsocket_ended_epoch: NULL");
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
-    if (ts->own_epoch == 0)
+    if (ts->walk.own_epoch == 0)
         return tsi_fail(TSOCKET_EAGAIN, "no epoch has ended yet");
     *epoch_out = ts->ended;
     return TSOCKET_OK;

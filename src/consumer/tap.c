@@ -41,7 +41,13 @@ struct tap {
     uint32_t wait_ms;
     uint32_t hold_ms;
     uint64_t batches;
+    uint64_t until_epoch; /* UINT64_MAX: none */
     const char *dump;
+    const char *consumer; /* its name in the status */
+    const char *resume;
+    uint32_t reconnect_ms;
+    int on_lag;
+    uint64_t max_lag;
     /* what became of it */
     struct tsocket *ts;
     struct tsocket_info info;
@@ -114,6 +120,8 @@ static bool batch_event(const struct tap *tap, const struct tsocket_batch *batch
            (unsigned long long)batch->first, batch->count);
     if (batch->valid != batch->count)
         printf(",\"valid\":%u", batch->valid);
+    if (batch->skipped > 0)
+        printf(",\"skipped\":%llu", (unsigned long long)batch->skipped);
     if (tap->index >= 0)
         put_numbers("index", batch->data[tap->index], batch->count);
     if (tap->label >= 0)
@@ -131,6 +139,25 @@ static bool epoch_end_event(const struct tap *tap)
     tsocket_ended_epoch(tap->ts, &epoch);
     printf("{\"event\":\"epoch_end\",\"epoch\":%llu,\"samples\":%llu}", (unsigned long long)epoch.epoch,
            (unsigned long long)epoch.samples);
+    return end_line();
+}
+
+/* The batch was written over while it was held: what was printed of it may be wrong, and it comes again. */
+static bool elapsed_event(const struct tsocket_batch *batch)
+{
+    printf("{\"event\":\"elapsed\",\"epoch\":%llu,\"first\":%llu}", (unsigned long long)batch->epoch,
+           (unsigned long long)batch->first);
+    return end_line();
+}
+
+/* Where another one can go on; nothing where the stream has no tokens. */
+static bool token_event(const struct tap *tap)
+{
+    char token[TSOCKET_TOKEN_MAX + 1];
+
+    if (tsocket_token(tap->ts, NULL, token) != TSOCKET_OK)
+        return true;
+    printf("{\"event\":\"token\",\"token\":\"%s\"}", token);
     return end_line();
 }
 
@@ -188,10 +215,13 @@ static void nap(uint32_t ms)
 
 static int release_oldest(struct tap *tap)
 {
-    int rc = tsocket_release(tap->ts, &tap->held[0]);
+    struct tsocket_batch oldest = tap->held[0];
+    int rc = tsocket_release(tap->ts, &oldest);
 
     tap->n_held--;
     memmove(&tap->held[0], &tap->held[1], tap->n_held * sizeof(tap->held[0]));
+    if (rc == TSOCKET_ELAPPED)
+        return elapsed_event(&oldest) ? EXIT_OK : EXIT_FAILED;
     return rc == TSOCKET_OK ? EXIT_OK : error_event(rc);
 }
 
@@ -205,25 +235,37 @@ static int take(struct tap *tap, const struct tsocket_batch *batch)
     return tap->n_held < tap->keep ? EXIT_OK : release_oldest(tap);
 }
 
+/* Whether it has read what was asked for. */
+static bool has_enough(const struct tap *tap, uint64_t taken)
+{
+    uint64_t epoch = 0;
+
+    tsocket_position(tap->ts, &epoch, NULL);
+    return caught || (tap->batches > 0 && taken >= tap->batches) || epoch >= tap->until_epoch;
+}
+
 static int read_stream(struct tap *tap)
 {
     uint64_t taken = 0;
-    int status = EXIT_OK;
+    int status = EXIT_OK, rc = TSOCKET_OK;
 
-    while (status == EXIT_OK && !caught && (tap->batches == 0 || taken < tap->batches)) {
+    while (status == EXIT_OK && rc != TSOCKET_END && !has_enough(tap, taken)) {
         struct tsocket_batch batch;
-        int rc = tsocket_next(tap->ts, LOOK_MS, &batch);
-        if (rc == TSOCKET_END)
-            break;
+
+        rc = tsocket_next(tap->ts, LOOK_MS, &batch);
         if (rc == TSOCKET_OK) {
             status = take(tap, &batch);
             taken++;
         } else if (rc == TSOCKET_EPOCH_END) {
             status = epoch_end_event(tap) ? EXIT_OK : EXIT_FAILED;
-        } else if (rc != TSOCKET_EAGAIN && rc != TSOCKET_EINTR) {
+        } else if (rc != TSOCKET_END && rc != TSOCKET_EAGAIN && rc != TSOCKET_EINTR) {
             status = error_event(rc);
         }
     }
+    while (status == EXIT_OK && tap->n_held > 0 && rc != TSOCKET_END)
+        status = release_oldest(tap);
+    if (status == EXIT_OK && rc != TSOCKET_END && !token_event(tap))
+        status = EXIT_FAILED;
     return status == EXIT_OK && caught ? EXIT_SIGNAL + caught : status;
 }
 
@@ -259,6 +301,11 @@ static int open_stream(struct tap *tap)
     options.last = (enum tsocket_last)tap->last;
     options.join = (enum tsocket_join)tap->join;
     options.connect_timeout_ms = (int)tap->wait_ms;
+    options.consumer_name = tap->consumer;
+    options.resume = tap->resume;
+    options.reconnect_ms = (int)tap->reconnect_ms;
+    options.on_lag = (enum tsocket_on_lag)tap->on_lag;
+    options.max_lag = tap->max_lag;
     int rc = tsocket_open(tap->name, tap->batch, &options, &tap->ts);
     if (rc != TSOCKET_OK)
         return rc;
@@ -291,11 +338,12 @@ static int run(struct tap *tap)
 
 /* ---- the command line ---- */
 
-#define TAP_FLAGS 10
+#define TAP_FLAGS 16
 
 /* The words stand in the order of the enums of tsocket.h. */
 static const char *const lasts[] = {"keep", "drop", "pad", NULL};
-static const char *const joins[] = {"wait", "now", NULL};
+static const char *const joins[] = {"wait", "now", "catch-up", NULL};
+static const char *const lags[] = {"park", "skip", "detach", NULL};
 
 static void fill_flags(struct tap *tap, struct tsc_flag flags_out[TAP_FLAGS])
 {
@@ -304,7 +352,18 @@ static void fill_flags(struct tap *tap, struct tsc_flag flags_out[TAP_FLAGS])
         {"epochs", "E", TSC_FLAG_LONG, 0, UINT64_MAX, NULL, &tap->epochs, "stop after so many epochs [0: never]"},
         {"batches", "N", TSC_FLAG_LONG, 0, UINT64_MAX, NULL, &tap->batches, "stop after so many batches [0: never]"},
         {"last", "keep|drop|pad", TSC_FLAG_WORD, 0, 0, lasts, &tap->last, "the end of an epoch [keep]"},
-        {"join", "wait|now", TSC_FLAG_WORD, 0, 0, joins, &tap->join, "where a running epoch has begun [wait]"},
+        {"until-epoch", "E", TSC_FLAG_LONG, 0, UINT64_MAX, NULL, &tap->until_epoch,
+         "stop where the stream's epoch E begins; like --batches and a signal, with a last line {\"event\":\"token\"}"},
+        {"resume", "TOKEN", TSC_FLAG_TEXT, 0, 0, NULL, &tap->resume, "go on behind the batch of that token"},
+        {"join", "wait|now|catch-up", TSC_FLAG_WORD, 0, 0, joins, &tap->join,
+         "where a running epoch has begun [catch-up]"},
+        {"on-lag", "park|skip|detach", TSC_FLAG_WORD, 0, 0, lags, &tap->on_lag,
+         "what becomes of it when it keeps the group waiting [park]"},
+        {"max-lag", "SAMPLES", TSC_FLAG_LONG, 0, TSI_NUMBER_MAX, NULL, &tap->max_lag,
+         "with --on-lag skip: leave samples out when so far behind"},
+        {"reconnect-ms", "T", TSC_FLAG_COUNT, 0, 86400000, NULL, &tap->reconnect_ms,
+         "wait so long for a daemon that has gone [0]"},
+        {"name", "NAME", TSC_FLAG_TEXT, 0, 0, NULL, &tap->consumer, "its name in the status [tsocketctl]"},
         {"shard", "R/W", TSC_FLAG_SHARE, 0, TSI_WORLD_MAX, NULL, tap->shard, "read the share of rank R of W [0/1]"},
         {"hold", "N", TSC_FLAG_COUNT, 1, TSI_HOLD_MAX, NULL, &tap->hold,
          "announce N batches and hold as many at a time"},
@@ -328,7 +387,7 @@ void tsc_tap_help(FILE *out)
 
 int tsc_tap_main(int argc, char *const *argv)
 {
-    struct tap tap = {.shard = {0, 1}};
+    struct tap tap = {.shard = {0, 1}, .join = TSOCKET_JOIN_CATCH_UP, .until_epoch = UINT64_MAX};
     struct tsc_flag flags[TAP_FLAGS];
     struct sigaction action = {.sa_handler = on_signal};
     char error[512];

@@ -17,6 +17,7 @@
 #include "flags.h"
 #include "table.h"
 #include "tap.h"
+#include "verify.h"
 
 #define ANSWER_MS  2000 /* a daemon that takes longer is stuck */
 #define GONE_MS    5000 /* for the end of a daemon that was told to stop */
@@ -72,6 +73,7 @@ struct status {
     bool watch;
 };
 
+static const struct tsi_hello ask_status = {.type = "STATUS"};
 static const char *const needs_name = "a daemon's name is needed; tsocketctl list shows those that run";
 
 /* Prints the status once. A daemon that is about to end does not count as running. */
@@ -80,7 +82,7 @@ static int status_once(const struct status *status, const char *before)
     char *text, state[32];
     int result = EXIT_OK;
 
-    if (tsc_query(status->name, "STATUS", ANSWER_MS, &text) != TSOCKET_OK)
+    if (tsc_query(status->name, &ask_status, ANSWER_MS, &text) != TSOCKET_OK)
         return failed("status");
     cJSON *document = cJSON_Parse(text);
     fputs(before, stdout);
@@ -155,7 +157,7 @@ static void list_row(const char *name, const cJSON *status)
 static void list_one(const char *name, bool json)
 {
     char *text = NULL;
-    bool answered = tsc_query(name, "STATUS", ANSWER_MS, &text) == TSOCKET_OK;
+    bool answered = tsc_query(name, &ask_status, ANSWER_MS, &text) == TSOCKET_OK;
     cJSON *status = answered ? cJSON_Parse(text) : NULL;
 
     if (!json) {
@@ -204,19 +206,31 @@ static bool is_running(const char *name)
     return false;
 }
 
+/* Tells a daemon to end, at once or with its epochs. */
+static int tell_end(const char *command, const char *type, int argc, char *const *argv, const char **name_out)
+{
+    struct tsi_hello question = {.type = ""};
+    char error[512], *answer = NULL;
+
+    strcpy(question.type, type);
+    if (!tsc_flags_parse(NULL, 0, argc, argv, name_out, error, sizeof(error)))
+        return usage(command, error);
+    if (*name_out == NULL)
+        return usage(command, needs_name);
+    int rc = tsc_query(*name_out, &question, ANSWER_MS, &answer);
+    if (rc != TSOCKET_OK && rc != TSOCKET_GONE) /* gone before its answer had left: what was asked of it */
+        return failed(command);
+    free(answer);
+    return EXIT_OK;
+}
+
 static int stop_main(int argc, char *const *argv)
 {
     const char *name = NULL;
-    char error[512], *answer = NULL;
+    int status = tell_end("stop", "STOP", argc, argv, &name);
 
-    if (!tsc_flags_parse(NULL, 0, argc, argv, &name, error, sizeof(error)))
-        return usage("stop", error);
-    if (name == NULL)
-        return usage("stop", needs_name);
-    int rc = tsc_query(name, "STOP", ANSWER_MS, &answer);
-    if (rc != TSOCKET_OK && rc != TSOCKET_GONE) /* gone before its answer had left: what was asked of it */
-        return failed("stop");
-    free(answer);
+    if (status != EXIT_OK)
+        return status;
     uint64_t deadline = tsi_clock_deadline(tsi_clock_ns(), GONE_MS);
     while (is_running(name)) {
         if (tsi_clock_ns() >= deadline) {
@@ -225,6 +239,39 @@ static int stop_main(int argc, char *const *argv)
         }
         sleep_ms(POLL_MS);
     }
+    return EXIT_OK;
+}
+
+static int drain_main(int argc, char *const *argv)
+{
+    const char *name = NULL;
+
+    return tell_end("drain", "DRAIN", argc, argv, &name);
+}
+
+/* ---- set ---- */
+
+/* "DAEMON" or "DAEMON/STREAM", a consumer's name, KEY=VALUE */
+static int set_main(int argc, char *const *argv)
+{
+    struct tsi_hello question = {.type = "SET"};
+    char daemon[TSOCKET_NAME_MAX + 1], *answer;
+
+    if (argc != 4)
+        return usage("set", "it takes NAME[/STREAM] CONSUMER KEY=VALUE; for example tsocketctl set main trainer "
+                            "max-hold=2s");
+    if (strlen(argv[2]) > TSOCKET_NAME_MAX || strlen(argv[3]) >= TSI_SETTING_MAX)
+        return usage("set", "a name has at most 64 characters, KEY=VALUE at most 127");
+    if (!tsc_split_name(argv[1], daemon, question.stream))
+        return usage("set", "a name is DAEMON or DAEMON/STREAM, each 1 to 64 bytes");
+    strcpy(question.name, argv[2]);
+    strcpy(question.setting, argv[3]);
+    int rc = tsc_query(daemon, &question, ANSWER_MS, &answer);
+    if (rc != TSOCKET_OK) {
+        failed("set");
+        return rc == TSOCKET_EINVAL ? EXIT_USAGE : EXIT_FAILED;
+    }
+    free(answer);
     return EXIT_OK;
 }
 
@@ -252,11 +299,16 @@ static int help_main(int argc, char *const *argv)
     tsc_flags_help(flags, STATUS_FLAGS, stdout);
     fputs("  list [--json]           the running daemons of this user\n"
           "  stop NAME               end a daemon, and wait until it is gone\n"
+          "  drain NAME              let a daemon end with the epochs that have begun\n"
+          "  set NAME[/STREAM] CONSUMER KEY=VALUE\n"
+          "                          change how patient the group is with a consumer: max-hold=DURATION (30s,\n"
+          "                          500ms; 0: no limit), on-lag=park|skip|detach, max-lag=SAMPLES (0: no limit)\n"
           "  tap NAME[/STREAM] --batch B\n"
           "                          read as a trainer does and print what comes, as JSON lines:\n"
           "                          attached, batch, epoch_end, error\n",
           stdout);
     tsc_tap_help(stdout);
+    tsc_verify_help(stdout);
     fputs("  help                    this\n"
           "  --version               the version\n"
           "\n"
@@ -271,8 +323,9 @@ static const struct {
     const char *name;
     int (*main)(int argc, char *const *argv);
 } commands[] = {
-    {"status", status_main}, {"list", list_main},   {"stop", stop_main}, {"tap", tsc_tap_main},
-    {"help", help_main},     {"--help", help_main}, {"-h", help_main},   {"--version", version_main},
+    {"status", status_main}, {"list", list_main},   {"stop", stop_main},         {"drain", drain_main},
+    {"set", set_main},       {"tap", tsc_tap_main}, {"verify", tsc_verify_main}, {"help", help_main},
+    {"--help", help_main},   {"-h", help_main},     {"--version", version_main},
 };
 
 int main(int argc, char **argv)
@@ -284,6 +337,6 @@ int main(int argc, char **argv)
     }
     if (argc > 1)
         fprintf(stderr, "tsocketctl: %.64s: no such command; ", argv[1]);
-    fprintf(stderr, "%s\n", "commands are status, list, stop, tap and help");
+    fprintf(stderr, "%s\n", "commands are status, list, stop, drain, set, tap, verify and help");
     return EXIT_USAGE;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
+#include "control.h"
 #include "error.h"
 
 /* --- hot */
@@ -40,7 +43,7 @@ int tsi_hot_unpack(const void *message, size_t len, struct tsi_hot *hot_out)
 {
     const unsigned char *in = message;
 
-    if (len != TSI_HOT_BYTES || in[0] < TSI_WANT || in[0] > TSI_RELEASE || in[1] != TSI_PROTOCOL || get(&in[2], 2) != 0)
+    if (len != TSI_HOT_BYTES || in[0] < TSI_WANT || in[0] > TSI_LEFT || in[1] != TSI_PROTOCOL || get(&in[2], 2) != 0)
         return TSOCKET_EPROTOCOL;
     *hot_out = (struct tsi_hot){
         .kind = (enum tsi_kind)in[0],
@@ -133,9 +136,13 @@ static char *print_and_delete(cJSON *json, int members)
     return text;
 }
 
+/* In digits: cJSON itself prints a number of 16 digits only nearly. */
 static void add_number(cJSON *json, const char *member, uint64_t value)
 {
-    cJSON_AddNumberToObject(json, member, (double)value);
+    char digits[24];
+
+    snprintf(digits, sizeof(digits), "%" PRIu64, value);
+    cJSON_AddRawToObject(json, member, digits);
 }
 
 /* --- greeting */
@@ -181,7 +188,33 @@ int tsi_greeting_unpack(const char *text, size_t len, struct tsi_greeting *greet
     return rc;
 }
 
-/* --- hello */
+/* --- hello, and whatever else is said to a daemon */
+
+static bool is(const struct tsi_hello *hello, const char *type)
+{
+    return strcmp(hello->type, type) == 0;
+}
+
+static bool has_place(const struct tsi_hello *hello)
+{
+    return is(hello, "PLACE") || is(hello, "PAUSE");
+}
+
+static char *pack_place(cJSON *json, const struct tsi_place *place)
+{
+    add_number(json, "epoch", place->epoch);
+    add_number(json, "index", place->index);
+    add_number(json, "removed", place->removed);
+    return print_and_delete(json, 5);
+}
+
+static char *pack_setting(cJSON *json, const struct tsi_hello *hello)
+{
+    cJSON_AddStringToObject(json, "stream", hello->stream);
+    cJSON_AddStringToObject(json, "name", hello->name);
+    cJSON_AddStringToObject(json, "setting", hello->setting);
+    return print_and_delete(json, 5);
+}
 
 char *tsi_hello_pack(const struct tsi_hello *hello)
 {
@@ -189,7 +222,11 @@ char *tsi_hello_pack(const struct tsi_hello *hello)
 
     cJSON_AddStringToObject(json, "type", hello->type);
     cJSON_AddStringToObject(json, "token", hello->token);
-    if (strcmp(hello->type, "HELLO") != 0)
+    if (has_place(hello))
+        return pack_place(json, &hello->place);
+    if (is(hello, "SET"))
+        return pack_setting(json, hello);
+    if (!is(hello, "HELLO"))
         return print_and_delete(json, 2);
     cJSON_AddStringToObject(json, "stream", hello->stream);
     cJSON_AddStringToObject(json, "name", hello->name);
@@ -201,12 +238,15 @@ char *tsi_hello_pack(const struct tsi_hello *hello)
     add_number(json, "world", hello->world);
     add_number(json, "join", (uint64_t)hello->join);
     add_number(json, "last", (uint64_t)hello->last);
-    return print_and_delete(json, 12);
+    add_number(json, "on_lag", (uint64_t)hello->on_lag);
+    add_number(json, "max_lag", hello->max_lag);
+    cJSON_AddStringToObject(json, "resume", hello->resume);
+    return print_and_delete(json, 15);
 }
 
 static int get_hello_numbers(const cJSON *json, struct tsi_hello *hello)
 {
-    uint32_t join = 0, last = 0;
+    uint32_t join = 0, last = 0, on_lag = 0;
     int rc = get_u32(json, "batch", 1, UINT32_MAX, &hello->batch);
 
     if (rc == TSOCKET_OK)
@@ -216,9 +256,14 @@ static int get_hello_numbers(const cJSON *json, struct tsi_hello *hello)
     if (rc == TSOCKET_OK)
         rc = get_u32(json, "rank", 0, hello->world - 1, &hello->rank);
     if (rc == TSOCKET_OK)
-        rc = get_u32(json, "join", TSOCKET_JOIN_WAIT, TSOCKET_JOIN_NOW, &join);
+        rc = get_u32(json, "join", TSOCKET_JOIN_WAIT, TSOCKET_JOIN_CATCH_UP, &join);
     if (rc == TSOCKET_OK)
         rc = get_u32(json, "last", TSOCKET_LAST_KEEP, TSOCKET_LAST_PAD, &last);
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "on_lag", TSOCKET_LAG_PARK, TSOCKET_LAG_DETACH, &on_lag);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "max_lag", 0, TSI_NUMBER_MAX, &hello->max_lag);
+    hello->on_lag = (enum tsocket_on_lag)on_lag;
     hello->join = (enum tsocket_join)join;
     hello->last = (enum tsocket_last)last;
     return rc;
@@ -237,7 +282,33 @@ static int get_hello_body(const cJSON *json, struct tsi_hello *hello)
     if (rc == TSOCKET_OK)
         rc = get_text(json, "device", true, hello->device, sizeof(hello->device));
     if (rc == TSOCKET_OK)
+        rc = get_text(json, "resume", true, hello->resume, sizeof(hello->resume));
+    if (rc == TSOCKET_OK)
         rc = get_hello_numbers(json, hello);
+    return rc;
+}
+
+static int get_place(const cJSON *json, struct tsi_place *place)
+{
+    int rc = get_number(json, "epoch", 0, TSI_NUMBER_MAX, &place->epoch);
+
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "index", 0, TSI_NUMBER_MAX, &place->index);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "removed", 0, TSI_NUMBER_MAX, &place->removed);
+    return rc;
+}
+
+static int get_setting(const cJSON *json, struct tsi_hello *hello)
+{
+    int rc = get_text(json, "stream", true, hello->stream, sizeof(hello->stream));
+
+    if (rc == TSOCKET_OK)
+        rc = check_name("stream", hello->stream, true);
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "name", false, hello->name, sizeof(hello->name));
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "setting", false, hello->setting, sizeof(hello->setting));
     return rc;
 }
 
@@ -252,8 +323,12 @@ int tsi_hello_unpack(const char *text, size_t len, struct tsi_hello *hello_out)
     rc = get_text(json, "type", false, hello.type, sizeof(hello.type));
     if (rc == TSOCKET_OK)
         rc = get_text(json, "token", false, hello.token, sizeof(hello.token));
-    if (rc == TSOCKET_OK && strcmp(hello.type, "HELLO") == 0)
+    if (rc == TSOCKET_OK && is(&hello, "HELLO"))
         rc = get_hello_body(json, &hello);
+    else if (rc == TSOCKET_OK && has_place(&hello))
+        rc = get_place(json, &hello.place);
+    else if (rc == TSOCKET_OK && is(&hello, "SET"))
+        rc = get_setting(json, &hello);
     cJSON_Delete(json);
     if (rc == TSOCKET_OK)
         *hello_out = hello;
@@ -287,16 +362,20 @@ static void add_fields(cJSON *json, const struct tsi_layout *layout)
         cJSON_DeleteItemFromObject(json, "fields"); /* one member too few, then */
 }
 
+static char *pack_refusal(cJSON *json, int error, const char *reason)
+{
+    cJSON_AddStringToObject(json, "code", tsocket_errname(error));
+    cJSON_AddStringToObject(json, "reason", reason);
+    return print_and_delete(json, 3);
+}
+
 char *tsi_welcome_pack(const struct tsi_welcome *welcome)
 {
     cJSON *json = cJSON_CreateObject();
 
     cJSON_AddStringToObject(json, "type", welcome->refused != TSOCKET_OK ? "REFUSED" : "WELCOME");
-    if (welcome->refused != TSOCKET_OK) {
-        cJSON_AddStringToObject(json, "code", tsocket_errname(welcome->refused));
-        cJSON_AddStringToObject(json, "reason", welcome->reason);
-        return print_and_delete(json, 3);
-    }
+    if (welcome->refused != TSOCKET_OK)
+        return pack_refusal(json, welcome->refused, welcome->reason);
     cJSON_AddStringToObject(json, "daemon", welcome->daemon);
     cJSON_AddStringToObject(json, "stream", welcome->stream);
     add_fields(json, &welcome->layout);
@@ -307,7 +386,14 @@ char *tsi_welcome_pack(const struct tsi_welcome *welcome)
     add_number(json, "epoch", welcome->epoch);
     add_number(json, "first", welcome->first);
     add_number(json, "position", welcome->position);
-    return print_and_delete(json, 11);
+    add_number(json, "from", welcome->from.index);
+    add_number(json, "removed", welcome->from.removed);
+    add_number(json, "seat", welcome->seat);
+    add_number(json, "side", welcome->side);
+    add_number(json, "catch_up", welcome->catch_up);
+    add_number(json, "resident", welcome->resident);
+    cJSON_AddStringToObject(json, "origin", welcome->origin);
+    return print_and_delete(json, 18);
 }
 
 static enum tsocket_dtype dtype_from(const char *name)
@@ -376,15 +462,24 @@ static int error_from(const char *name)
     return TSOCKET_EREFUSED;
 }
 
-static int get_refusal(const cJSON *json, struct tsi_welcome *welcome)
+static int get_refusal(const cJSON *json, int *error_out, char reason[TSI_REASON_MAX])
 {
     char code[32];
     int rc = get_text(json, "code", false, code, sizeof(code));
 
     if (rc == TSOCKET_OK)
-        rc = get_text(json, "reason", false, welcome->reason, sizeof(welcome->reason));
+        rc = get_text(json, "reason", false, reason, TSI_REASON_MAX);
     if (rc == TSOCKET_OK)
-        welcome->refused = error_from(code);
+        *error_out = error_from(code);
+    return rc;
+}
+
+static int get_bool(const cJSON *json, const char *member, bool *out)
+{
+    uint32_t value = 0;
+    int rc = get_u32(json, member, 0, 1, &value);
+
+    *out = value != 0;
     return rc;
 }
 
@@ -412,6 +507,23 @@ static int get_welcome(const cJSON *json, struct tsi_welcome *welcome)
         rc = get_number(json, "position", 0, TSI_NUMBER_MAX, &welcome->position);
     if (rc == TSOCKET_OK && welcome->first > welcome->position)
         rc = bad("first", "is behind the position it belongs to");
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "from", 0, TSI_NUMBER_MAX, &welcome->from.index);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "removed", 0, TSI_NUMBER_MAX, &welcome->from.removed);
+    if (rc == TSOCKET_OK && welcome->from.index > welcome->first)
+        rc = bad("from", "is behind the place where the consumer begins");
+    welcome->from.epoch = welcome->epoch;
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "seat", 0, TSI_SEATS - 1, &welcome->seat);
+    if (rc == TSOCKET_OK)
+        rc = get_bool(json, "side", &welcome->side);
+    if (rc == TSOCKET_OK)
+        rc = get_bool(json, "catch_up", &welcome->catch_up);
+    if (rc == TSOCKET_OK)
+        rc = get_bool(json, "resident", &welcome->resident);
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "origin", false, welcome->origin, sizeof(welcome->origin));
     return rc;
 }
 
@@ -426,7 +538,7 @@ int tsi_welcome_unpack(const char *text, size_t len, struct tsi_welcome *welcome
         return TSOCKET_EPROTOCOL;
     rc = get_text(json, "type", false, type, sizeof(type));
     if (rc == TSOCKET_OK && strcmp(type, "REFUSED") == 0)
-        rc = get_refusal(json, &welcome);
+        rc = get_refusal(json, &welcome.refused, welcome.reason);
     else if (rc == TSOCKET_OK && strcmp(type, "WELCOME") == 0)
         rc = get_welcome(json, &welcome);
     else if (rc == TSOCKET_OK)
@@ -434,5 +546,47 @@ int tsi_welcome_unpack(const char *text, size_t len, struct tsi_welcome *welcome
     cJSON_Delete(json);
     if (rc == TSOCKET_OK)
         *welcome_out = welcome;
+    return rc;
+}
+
+/* --- move */
+
+char *tsi_move_pack(const struct tsi_move *move)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(json, "type", move->refused != TSOCKET_OK ? "REFUSED" : "MOVE");
+    if (move->refused != TSOCKET_OK)
+        return pack_refusal(json, move->refused, move->reason);
+    add_number(json, "ring", move->ring);
+    add_number(json, "capacity", move->capacity);
+    add_number(json, "max_lag", move->max_lag);
+    return print_and_delete(json, 4);
+}
+
+int tsi_move_unpack(const char *text, size_t len, struct tsi_move *move_out)
+{
+    struct tsi_move move = {.refused = TSOCKET_OK};
+    cJSON *json = parse(text, len);
+    char type[16];
+    int rc;
+
+    if (json == NULL)
+        return TSOCKET_EPROTOCOL;
+    rc = get_text(json, "type", false, type, sizeof(type));
+    if (rc == TSOCKET_OK && strcmp(type, "REFUSED") == 0) {
+        rc = get_refusal(json, &move.refused, move.reason);
+    } else if (rc == TSOCKET_OK && strcmp(type, "MOVE") == 0) {
+        rc = get_u32(json, "ring", 0, UINT32_MAX, &move.ring);
+        if (rc == TSOCKET_OK)
+            rc = get_number(json, "capacity", 1, TSI_CAPACITY_MAX, &move.capacity);
+        if (rc == TSOCKET_OK)
+            rc = get_number(json, "max_lag", 0, TSI_NUMBER_MAX, &move.max_lag);
+    } else if (rc == TSOCKET_OK) {
+        rc = bad("type", "is neither MOVE nor REFUSED");
+    }
+    cJSON_Delete(json);
+    if (rc == TSOCKET_OK)
+        *move_out = move;
     return rc;
 }

@@ -8,6 +8,9 @@
  *        |--- WANT {epoch, index} -------------------->|      hot: 24 bytes
  *        |<-- READY {head} ----------------------------|
  *        |--- RELEASE {position, received} ----------->|
+ *        |--- PLACE {epoch, index, removed} ---------->|      cold: a consumer that was summoned (see control.h)
+ *        |<-- MOVE {ring, capacity} -------------------|      says where it stands and is told where to read on;
+ *        |--- LEFT {ring} ---------------------------->|      hot: it holds nothing of its side ring any more
  *
  * Hot messages stay under 33 bytes: above that libzmq allocates for each.
  *
@@ -19,14 +22,16 @@
 
 #include "layout.h"
 #include "runtime.h"
+#include "token.h"
 
-#define TSI_PROTOCOL       1
+#define TSI_PROTOCOL       2
 #define TSI_HOT_BYTES      24
 #define TSI_HOLD_MAX       1024u
 #define TSI_WORLD_MAX      65536u
 #define TSI_FIELD_LIST_MAX (TSOCKET_FIELDS_MAX * (TSOCKET_NAME_MAX + 1))
 #define TSI_REASON_MAX     512
 #define TSI_NUMBER_MAX     (UINT64_C(1) << 53) /* what a JSON number holds exactly */
+#define TSI_SETTING_MAX    128
 
 /* --- hot */
 
@@ -34,11 +39,13 @@ enum tsi_kind {
     TSI_WANT = 1, /* a: epoch, b: index: tell me when the samples before `index` of that epoch are ready, or it ended */
     TSI_READY,    /* a: head, b: 0: look again */
     TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far */
+    TSI_SKIPPED,  /* a: position, b: so many samples from there I leave out, because I lag */
+    TSI_LEFT,     /* of the side ring `ring` I hold nothing any more */
 };
 
 struct tsi_hot {
     enum tsi_kind kind;
-    uint32_t ring; /* 0: the group's; others are reserved for side rings */
+    uint32_t ring; /* 0: the group's; others name one assignment of a side ring */
     uint64_t a;
     uint64_t b;
 };
@@ -59,9 +66,11 @@ struct tsi_greeting {             /* daemon -> whoever connects to the lifeline 
 char *tsi_greeting_pack(const struct tsi_greeting *greeting);
 int tsi_greeting_unpack(const char *text, size_t len, struct tsi_greeting *greeting_out);
 
-struct tsi_hello { /* also the envelope of STATUS and STOP, which need the token only */
-    char type[16]; /* "HELLO", "STATUS", "STOP" */
+struct tsi_hello { /* also the envelope of everything else that is said to a daemon, by type: */
+    char type[16]; /* "STATUS", "STOP", "DRAIN" need the token only; "PLACE", "PAUSE", "SET" see below */
     char token[TSI_RANDOM_HEX];
+    struct tsi_place place;            /* PLACE and PAUSE only: where the consumer stands */
+    char setting[TSI_SETTING_MAX];     /* SET only, with stream and name: "KEY=VALUE" for that consumer */
     char stream[TSOCKET_NAME_MAX + 1]; /* empty: the daemon's first */
     char name[TSOCKET_NAME_MAX + 1];   /* of the consumer; printable ASCII */
     char fields[TSI_FIELD_LIST_MAX];   /* empty: all */
@@ -72,6 +81,9 @@ struct tsi_hello { /* also the envelope of STATUS and STOP, which need the token
     uint32_t world;
     enum tsocket_join join;
     enum tsocket_last last;
+    enum tsocket_on_lag on_lag;
+    uint64_t max_lag;                   /* samples; 0: none */
+    char resume[TSOCKET_TOKEN_MAX + 1]; /* empty, or a token, see token.h */
 };
 
 char *tsi_hello_pack(const struct tsi_hello *hello);
@@ -83,12 +95,30 @@ struct tsi_welcome {
     char daemon[TSOCKET_NAME_MAX + 1];
     char stream[TSOCKET_NAME_MAX + 1];
     struct tsi_layout layout;
-    uint64_t epoch_samples; /* 0: not known */
-    uint64_t epochs;        /* 0: for ever */
-    uint64_t epoch;         /* the consumer's first */
-    uint64_t first;         /* where it begins in there */
-    uint64_t position;      /* the same as position; expected only, where the epoch has not begun */
+    uint64_t epoch_samples;      /* 0: not known */
+    uint64_t epochs;             /* 0: for ever */
+    uint64_t epoch;              /* the consumer's first */
+    uint64_t first;              /* where it begins in there */
+    uint64_t position;           /* the same as position; expected only, where the epoch has not begun */
+    struct tsi_place from;       /* at or before that, a place from which its samples can be made; of the same epoch */
+    uint32_t seat;               /* its number on control pages */
+    bool side;                   /* there are side rings that are large enough for it */
+    bool catch_up;               /* what lies before `first` comes behind the epoch's end, from a side ring */
+    bool resident;               /* the whole stream is in the ring: every epoch is the first one again */
+    char origin[TSI_ORIGIN_MAX]; /* what its tokens begin with, see token.h; empty: the producer cannot go back */
 };
+
+/* The answer to PLACE: where the consumer reads on. A side ring's memory comes before it, over the lifeline. */
+struct tsi_move {
+    int refused; /* as above: TSOCKET_ELAPPED where it was evicted */
+    char reason[TSI_REASON_MAX];
+    uint32_t ring;     /* 0: the group's; the current one: it stays */
+    uint64_t capacity; /* of that ring */
+    uint64_t max_lag;
+};
+
+char *tsi_move_pack(const struct tsi_move *move);
+int tsi_move_unpack(const char *text, size_t len, struct tsi_move *move_out);
 
 char *tsi_welcome_pack(const struct tsi_welcome *welcome);
 int tsi_welcome_unpack(const char *text, size_t len, struct tsi_welcome *welcome_out);

@@ -14,6 +14,7 @@
 #include "../ipc/log.h"
 #include "loop.h"
 #include "status.h"
+#include "talk.h"
 
 enum {
     ALLOW_MAX = 1024, /* users or groups */
@@ -24,7 +25,8 @@ enum {
 
 void tsocket_producer_options_init(struct tsocket_producer_options *options)
 {
-    *options = (struct tsocket_producer_options){.size = sizeof(*options), .name = "main", .join_grace_ms = 5000};
+    *options = (struct tsocket_producer_options){
+        .size = sizeof(*options), .name = "main", .join_grace_ms = 5000, .max_hold_ms = 30000, .side_share = 25};
 }
 
 void tsocket_stream_options_init(struct tsocket_stream_options *options)
@@ -209,37 +211,93 @@ static int wait_on(struct tsocket_producer *producer, pthread_cond_t *condition,
     return pthread_cond_timedwait(condition, &producer->lock, &until) == ETIMEDOUT ? TSOCKET_EAGAIN : TSOCKET_OK;
 }
 
-static bool take_of(struct tsocket_producer *producer, uint32_t number, struct tsocket_claim *claim)
+static bool take_of(struct tsp_stream *ring, uint32_t name, struct tsocket_claim *claim)
 {
-    struct tsp_stream *stream = producer->streams[number];
-
-    if (!tsp_filler_take(&stream->filler, &claim->position, &claim->ordinal))
+    if (!tsp_filler_take(&ring->filler, &claim->position, &claim->ordinal))
         return false;
-    claim->stream = number;
-    claim->epoch = stream->filler.epoch;
+    claim->stream = ring->number;
+    claim->ring = name;
+    claim->epoch = ring->filler.epoch;
     return true;
 }
 
-/* The next place to fill: of stream `number`, or of all in turn. */
-static bool take(struct tsocket_producer *producer, uint32_t number, struct tsocket_claim *claim)
+/*
+ * Rings in claims: those of the groups by their stream's number, then the side rings, by stream. (Side rings are few,
+ * and nearly always idle.)
+ */
+static uint32_t side_name(uint32_t stream, uint32_t side)
 {
-    if (number != ANY_STREAM)
-        return take_of(producer, number, claim);
+    return TSOCKET_STREAMS_MAX + stream * TSOCKET_SIDE_RINGS_MAX + side;
+}
+
+static struct tsp_stream *ring_of(const struct tsocket_producer *producer, const struct tsocket_claim *claim)
+{
+    uint32_t side = claim->ring - TSOCKET_STREAMS_MAX;
+
+    if (claim->ring < TSOCKET_STREAMS_MAX)
+        return producer->streams[claim->ring];
+    return producer->streams[side / TSOCKET_SIDE_RINGS_MAX]->sides[side % TSOCKET_SIDE_RINGS_MAX];
+}
+
+static bool take_for_group(struct tsocket_producer *producer, struct tsocket_claim *claim)
+{
     for (uint32_t i = 0; i < producer->n_streams; i++) {
-        if (take_of(producer, (producer->turn + i) % producer->n_streams, claim)) {
-            producer->turn = claim->stream + 1;
+        uint32_t number = (producer->turn + i) % producer->n_streams;
+
+        if (take_of(producer->streams[number], number, claim)) {
+            producer->turn = number + 1;
             return true;
         }
     }
     return false;
 }
 
+static bool take_for_side(struct tsocket_producer *producer, struct tsocket_claim *claim)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        const struct tsp_stream *stream = producer->streams[i];
+
+        for (uint32_t n = 0; n < stream->n_sides; n++) {
+            uint32_t k = (producer->side_turn + n) % stream->n_sides;
+
+            if (take_of(stream->sides[k], side_name(i, k), claim)) {
+                producer->side_turn = k + 1;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/*
+ * The next place to fill: of stream `number`, or of all in turn. `side_due` rises by side_share with every claim for a
+ * group and falls with every one for a side ring, so that these get their share where both have room; alone, either
+ * gets all.
+ */
+static bool take(struct tsocket_producer *producer, uint32_t number, struct tsocket_claim *claim)
+{
+    int32_t share = (int32_t)producer->options.side_share;
+
+    if (number != ANY_STREAM)
+        return take_of(producer->streams[number], number, claim);
+    if (producer->side_due >= 100 && take_for_side(producer, claim)) {
+        producer->side_due -= 100 - share;
+        return true;
+    }
+    if (take_for_group(producer, claim)) {
+        producer->side_due = producer->side_due + share < 200 ? producer->side_due + share : 200;
+        return true;
+    }
+    return take_for_side(producer, claim);
+}
+
+/* With side rings samples may be asked for again as long as anybody is there. */
 static bool finished(const struct tsocket_producer *producer, uint32_t number)
 {
     if (number != ANY_STREAM)
         return producer->streams[number]->finished;
     for (uint32_t i = 0; i < producer->n_streams; i++) {
-        if (!producer->streams[i]->finished)
+        if (!producer->streams[i]->finished || producer->streams[i]->n_sides > 0)
             return false;
     }
     return true;
@@ -267,7 +325,7 @@ static int claim_of(struct tsocket_producer *producer, uint32_t number, uint64_t
     pthread_mutex_unlock(&producer->lock);
     if (rc != TSOCKET_OK)
         return tsi_fail(rc, rc == TSOCKET_END ? "nothing is to be made any more" : "no room within the time");
-    stream = producer->streams[claim.stream];
+    stream = ring_of(producer, &claim);
     for (uint32_t i = 0; i < stream->layout.n_fields; i++)
         claim.data[i] = tsi_layout_at(&stream->layout, stream->ring.base, i, claim.position);
     *claim_out = claim;
@@ -285,7 +343,7 @@ int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, st
  */
 static void publish(struct tsocket_producer *producer, uint64_t now_ns)
 {
-    tsp_loop_progress(producer, now_ns);
+    tsp_talk_progress(producer, now_ns);
     if (producer->started && tsi_socket_pending(producer->socket))
         tsp_loop_wake(producer);
 }
@@ -293,7 +351,7 @@ static void publish(struct tsocket_producer *producer, uint64_t now_ns)
 static void put(struct tsocket_producer *producer, const struct tsocket_claim *claim, enum tsp_slot_state state,
                 const char *kind, char *why)
 {
-    struct tsp_stream *stream = producer->streams[claim->stream];
+    struct tsp_stream *stream = ring_of(producer, claim);
     uint64_t now_ns = tsi_clock_ns();
 
     if (state != TSP_SLOT_END)

@@ -41,9 +41,11 @@ struct tsocket_producer {
     pthread_cond_t room;  /* there may be something to claim, or never again */
     pthread_cond_t ended; /* outcome has been set */
     struct tsp_roster roster;
-    uint32_t turn; /* the stream that claim looks at first */
-    bool stopping; /* the loop is to end */
-    int outcome;   /* what wait returns; TSOCKET_OK: still running */
+    uint32_t turn;      /* the stream that claim looks at first */
+    uint32_t side_turn; /* the same among the side rings of a stream */
+    int32_t side_due;   /* see take */
+    bool stopping;      /* the loop is to end */
+    int outcome;        /* what wait returns; TSOCKET_OK: still running */
     char reason[TSI_REASON_MAX];
 
     /* counts, for the status */

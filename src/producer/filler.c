@@ -37,25 +37,34 @@ void tsp_filler_fini(struct tsp_filler *filler)
     filler->slots = NULL;
 }
 
-void tsp_filler_begin(struct tsp_filler *filler, uint64_t epoch, uint64_t start, uint64_t len)
+void tsp_filler_begin(struct tsp_filler *filler, uint64_t epoch, uint64_t start, uint64_t len, uint64_t index)
 {
-    assert(filler->out == 0 && !filler->redo);
-    for (uint64_t position = start; position < filler->next; position++) /* made for places that ceased to exist */
+    assert(filler->out == 0 && index <= len && start + index >= filler->head);
+    for (uint64_t position = filler->head; position < filler->next; position++) /* made for places that are no more */
         clear(slot_at(filler, position));
     filler->epoch = epoch;
     filler->start = start;
     filler->len = len;
-    filler->head = start;
-    filler->next = start;
-    filler->limit = start;
+    filler->head = start + index;
+    filler->next = filler->head;
+    filler->limit = filler->head;
     filler->ending = false;
+    filler->redo = false;
+    filler->stopped = false;
+}
+
+void tsp_filler_stop(struct tsp_filler *filler)
+{
+    filler->stopped = true;
+    filler->redo = false;
+    filler->limit = filler->next;
 }
 
 bool tsp_filler_allow(struct tsp_filler *filler, uint64_t limit)
 {
     if (limit > end_of(filler))
         limit = end_of(filler);
-    if (limit <= filler->limit || filler->ending)
+    if (limit <= filler->limit || filler->ending || filler->stopped)
         return false;
     assert(limit <= filler->head + filler->capacity);
     filler->limit = limit;
@@ -66,6 +75,8 @@ bool tsp_filler_take(struct tsp_filler *filler, uint64_t *position_out, uint64_t
 {
     uint64_t position;
 
+    if (filler->stopped)
+        return false;
     if (filler->redo) {
         position = filler->head;
         *ordinal_out = filler->redo_ordinal;
@@ -95,7 +106,7 @@ bool tsp_filler_put(struct tsp_filler *filler, uint64_t position, enum tsp_slot_
         filler->ending = true;
         filler->limit = filler->next;
     }
-    return position == filler->head || (filler->out == 0 && tsp_filler_decided(filler));
+    return position == filler->head || (filler->out == 0 && (filler->stopped || tsp_filler_decided(filler)));
 }
 
 enum tsp_slot_state tsp_filler_advance(struct tsp_filler *filler)

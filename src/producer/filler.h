@@ -47,13 +47,20 @@ struct tsp_filler {
     bool redo;   /* the place at head is to be made again, from redo_ordinal */
     uint64_t redo_ordinal;
     uint64_t out; /* claims that are not back */
+    bool stopped; /* nothing is handed out until it begins again */
 };
 
 int tsp_filler_init(struct tsp_filler *filler, uint64_t capacity); /* TSOCKET_OK, TSOCKET_ENOMEM */
 void tsp_filler_fini(struct tsp_filler *filler);
 
-/* Begins an epoch; only when idle and, but for the first, decided. */
-void tsp_filler_begin(struct tsp_filler *filler, uint64_t epoch, uint64_t start, uint64_t len);
+/*
+ * Begins an epoch at `index` of it; the samples before count as passed. Only when no claim is out. `start` is the place
+ * of its first sample; start + index is not below head.
+ */
+void tsp_filler_begin(struct tsp_filler *filler, uint64_t epoch, uint64_t start, uint64_t len, uint64_t index);
+
+/* Nothing more is handed out, until begin. */
+void tsp_filler_stop(struct tsp_filler *filler);
 
 /* Claims may go up to `limit`; never past the epoch's end. Returns whether there is more to take than before. */
 bool tsp_filler_allow(struct tsp_filler *filler, uint64_t limit);

@@ -16,11 +16,12 @@
 #include "../ipc/error.h"
 #include "../ipc/log.h"
 #include "machine.h"
+#include "side.h"
 #include "status.h"
+#include "talk.h"
 
 enum {
     EVENTS_MAX = 64,
-    MESSAGES_MAX = 4096,  /* taken in one turn of the loop, so that nobody's flood stops the rest */
     TICK_MS = 1000,       /* rates are computed, silent peers dropped */
     GREETED_MAX_S = 10,   /* time to say HELLO in */
     FDS_PER_CONSUMER = 3, /* lifeline, pidfd, ZeroMQ's connection */
@@ -111,53 +112,6 @@ void tsp_loop_wake(const struct tsocket_producer *producer)
     (void)ignored;
 }
 
-/* --- moving on */
-
-static void fail(struct tsocket_producer *producer, int error)
-{
-    for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
-    tsp_engine_end(producer, error, tsocket_last_error());
-}
-
-static void move(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    bool wake = false;
-
-    for (uint32_t i = 0; i < producer->n_streams && producer->outcome == TSOCKET_OK; i++) {
-        int rc = tsp_stream_progress(producer->streams[i], &producer->roster, now_ns, &wake);
-
-        if (rc != TSOCKET_OK)
-            fail(producer, rc);
-    }
-    if (wake)
-        pthread_cond_broadcast(&producer->room);
-}
-
-static void answer_wants(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < producer->roster.n; i++) {
-        struct tsp_consumer *consumer = producer->roster.consumers[i];
-        struct tsi_hot hot = {.kind = TSI_READY};
-        unsigned char message[TSI_HOT_BYTES];
-
-        if (!consumer->wants || !tsp_stream_want_is_met(consumer->stream, consumer))
-            continue;
-        hot.a = consumer->stream->published;
-        tsi_hot_pack(&hot, message);
-        if (tsi_socket_send(producer->socket, consumer->route, message, sizeof(message)) == TSOCKET_EAGAIN)
-            continue; /* its queue is full: once more in the next turn */
-        consumer->wants = false;
-        consumer->waited_ns += now_ns - consumer->want_since_ns;
-    }
-}
-
-void tsp_loop_progress(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    move(producer, now_ns);
-    answer_wants(producer, now_ns);
-}
-
 /* --- consumers come and go */
 
 static bool may_attach(const struct tsocket_producer *producer, int fd, const struct tsi_peer *peer)
@@ -237,185 +191,6 @@ static void accept_peers(struct tsocket_producer *producer, uint64_t now_ns)
         tsi_log('W', "%s", tsocket_last_error());
 }
 
-static void drop(struct tsocket_producer *producer, struct tsp_consumer *consumer, const char *why)
-{
-    if (consumer->stream != NULL) {
-        tsi_log('I', "stream %s: consumer %s (process %d) %s", consumer->stream->name, consumer->hello.name,
-                (int)consumer->peer.pid, why);
-        tsp_stream_detach(consumer->stream, consumer);
-    }
-    tsp_roster_remove(&producer->roster, consumer);
-}
-
-/* --- messages */
-
-static int send_text(struct tsocket_producer *producer, uint32_t route, char *text)
-{
-    int rc = TSOCKET_ENOMEM;
-
-    if (text != NULL)
-        rc = tsi_socket_send(producer->socket, route, text, strlen(text));
-    if (rc != TSOCKET_OK)
-        tsi_log('W', "an answer could not be sent: %s", tsocket_strerror(rc));
-    cJSON_free(text);
-    return rc;
-}
-
-static struct tsp_stream *find_stream(const struct tsocket_producer *producer, const char *name)
-{
-    char names[TSOCKET_STREAMS_MAX * (TSOCKET_NAME_MAX + 2)] = "";
-
-    for (uint32_t i = 0; i < producer->n_streams; i++) {
-        if (name[0] == '\0' || strcmp(producer->streams[i]->name, name) == 0)
-            return producer->streams[i];
-        strcat(strcat(names, i > 0 ? ", " : ""), producer->streams[i]->name);
-    }
-    tsi_fail(TSOCKET_ENOTFOUND, "the daemon %s has no stream \"%s\"; it has: %.300s", producer->name, name, names);
-    return NULL;
-}
-
-static void refuse(struct tsocket_producer *producer, uint32_t route, int error)
-{
-    struct tsi_welcome welcome = {.refused = error};
-
-    tsi_log('W', "a consumer is refused: %s", tsocket_last_error());
-    snprintf(welcome.reason, sizeof(welcome.reason), "%s", tsocket_last_error());
-    send_text(producer, route, tsi_welcome_pack(&welcome));
-}
-
-/* Its memory first, over the lifeline; then the message that it waits for. */
-static int send_welcome(struct tsocket_producer *producer, const struct tsp_consumer *consumer)
-{
-    const struct tsp_stream *stream = consumer->stream;
-    struct tsi_welcome welcome = {
-        .layout = stream->layout, .epoch_samples = stream->options.epoch_samples, .epochs = stream->options.epochs};
-    int fds[TSI_LIFELINE_FDS] = {stream->page.fd, stream->ring.fd};
-    int rc = tsi_lifeline_send(consumer->lifeline, "", 1, fds, TSI_LIFELINE_FDS);
-
-    if (rc != TSOCKET_OK)
-        return rc;
-    strcpy(welcome.daemon, producer->name);
-    strcpy(welcome.stream, stream->name);
-    tsp_stream_describe_place(stream, consumer, &welcome);
-    return send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
-}
-
-static void attach(struct tsocket_producer *producer, struct tsp_consumer *consumer, uint32_t route,
-                   const struct tsi_hello *hello, uint64_t now_ns)
-{
-    struct tsp_stream *stream = find_stream(producer, hello->stream);
-    int rc = TSOCKET_ENOTFOUND;
-
-    if (stream != NULL) {
-        consumer->hello = *hello;
-        rc = tsp_stream_attach(stream, &producer->roster, consumer, now_ns);
-    }
-    if (rc != TSOCKET_OK) {
-        refuse(producer, route, rc);
-        return;
-    }
-    consumer->route = route;
-    if (stream->number == 0 && tsp_roster_attached(&producer->roster, stream) >= producer->options.wait_for)
-        stream->open = true;
-    move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
-    if (send_welcome(producer, consumer) != TSOCKET_OK) {
-        drop(producer, consumer, "could not be welcomed");
-        return;
-    }
-    tsi_log('I',
-            "stream %s: consumer %s (process %d) attached: batch %" PRIu32 ", rank %" PRIu32 " of %" PRIu32
-            ", from epoch %" PRIu64,
-            stream->name, hello->name, (int)consumer->peer.pid, hello->batch, hello->rank, hello->world,
-            consumer->epoch);
-}
-
-static void hear_cold(struct tsocket_producer *producer, uint32_t route, const char *text, size_t len, uint64_t now_ns)
-{
-    struct tsi_hello hello;
-    struct tsp_consumer *consumer;
-
-    if (tsi_hello_unpack(text, len, &hello) != TSOCKET_OK) {
-        tsi_log('D', "dropped: %s", tsocket_last_error());
-        return;
-    }
-    consumer = tsp_roster_by_token(&producer->roster, hello.token);
-    if (consumer == NULL || consumer->stream != NULL) {
-        tsi_log('D', "a message without a valid token is dropped");
-        return;
-    }
-    if (strcmp(hello.type, "HELLO") == 0) {
-        attach(producer, consumer, route, &hello, now_ns);
-    } else if (strcmp(hello.type, "STATUS") == 0) {
-        send_text(producer, route, tsp_status_print(producer, now_ns));
-    } else if (strcmp(hello.type, "STOP") == 0) {
-        tsi_log('I', "process %d asks this daemon to stop", (int)consumer->peer.pid);
-        send_text(producer, route, tsp_status_print(producer, now_ns));
-        tsp_engine_end(producer, TSOCKET_END, "asked to stop");
-    }
-}
-
-static void hear_want(struct tsp_consumer *consumer, const struct tsi_hot *hot, uint64_t now_ns)
-{
-    if (!consumer->wants)
-        consumer->want_since_ns = now_ns;
-    consumer->wants = true;
-    consumer->want_epoch = hot->a;
-    consumer->want_index = hot->b;
-}
-
-/* A count that is only shown, but not without sense: it rises, up to what there was. */
-static uint64_t take_received(const struct tsp_consumer *consumer, uint64_t received)
-{
-    return received > consumer->received && received <= consumer->stream->published ? received : consumer->received;
-}
-
-/* Only upwards, and only to what has been published: anything else would give away others' memory. */
-static void hear_release(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot)
-{
-    if (hot->a > consumer->stream->published) {
-        tsi_log('W', "stream %s: consumer %s (process %d) releases position %" PRIu64 ", the head is at %" PRIu64,
-                consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, hot->a,
-                consumer->stream->published);
-        drop(producer, consumer, "broke the protocol");
-        return;
-    }
-    consumer->received = take_received(consumer, hot->b);
-    if (consumer->state == TSP_READING && hot->a > consumer->released)
-        consumer->released = hot->a;
-}
-
-static void hear(struct tsocket_producer *producer, uint32_t route, const char *message, size_t len, uint64_t now_ns)
-{
-    struct tsp_consumer *consumer;
-    struct tsi_hot hot;
-
-    if (tsi_hot_unpack(message, len, &hot) != TSOCKET_OK) {
-        hear_cold(producer, route, message, len, now_ns);
-        return;
-    }
-    consumer = tsp_roster_by_route(&producer->roster, route);
-    if (consumer == NULL || hot.ring != 0)
-        return;
-    if (hot.kind == TSI_WANT)
-        hear_want(consumer, &hot, now_ns);
-    else if (hot.kind == TSI_RELEASE)
-        hear_release(producer, consumer, &hot);
-}
-
-static void hear_all(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    char message[TSI_MESSAGE_MAX];
-    uint32_t route;
-    size_t len;
-    int rc = TSOCKET_OK;
-
-    for (int i = 0; i < MESSAGES_MAX && rc != TSOCKET_EAGAIN; i++) {
-        rc = tsi_socket_recv(producer->socket, &route, message, sizeof(message), &len);
-        if (rc == TSOCKET_OK)
-            hear(producer, route, message, len, now_ns);
-    }
-}
-
 /* --- one turn of the loop */
 
 /* Whether everything that was to be done has been done. */
@@ -445,7 +220,7 @@ static void tick(struct tsocket_producer *producer, uint64_t now_ns)
         struct tsp_consumer *consumer = producer->roster.consumers[i - 1];
 
         if (consumer->stream == NULL && now_ns - consumer->greeted_ns > GREETED_MAX_S * TSI_NS_PER_S)
-            drop(producer, consumer, "said nothing");
+            tsp_talk_drop(producer, consumer, "said nothing");
     }
 }
 
@@ -458,8 +233,12 @@ static int timeout_ms(const struct tsocket_producer *producer, uint64_t now_ns)
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         uint64_t keep_until_ns = producer->streams[i]->keep_until_ns;
 
+        uint64_t side_ns = tsp_side_deadline_ns(producer->streams[i], &producer->roster);
+
         if (keep_until_ns != 0 && keep_until_ns < deadline_ns)
             deadline_ns = keep_until_ns;
+        if (side_ns < deadline_ns)
+            deadline_ns = side_ns;
     }
     return tsi_clock_left_ms(now_ns, deadline_ns);
 }
@@ -481,8 +260,8 @@ static void part(struct tsocket_producer *producer, struct tsp_consumer *consume
     while (n_fds > 0)
         close(fds[--n_fds]);
     if (polite && consumer->stream != NULL)
-        consumer->received = take_received(consumer, hot.b);
-    drop(producer, consumer, polite ? "has left" : "has died");
+        tsp_talk_count(consumer, hot.b);
+    tsp_talk_drop(producer, consumer, polite ? "has left" : "has died");
 }
 
 static void handle(struct tsocket_producer *producer, const struct epoll_event *event, uint64_t now_ns)
@@ -515,10 +294,10 @@ static void handle(struct tsocket_producer *producer, const struct epoll_event *
  */
 static void turn(struct tsocket_producer *producer, const struct epoll_event *events, int n, uint64_t now_ns)
 {
-    hear_all(producer, now_ns);
+    tsp_talk_hear(producer, now_ns);
     for (int i = 0; i < n; i++)
         handle(producer, &events[i], now_ns);
-    tsp_loop_progress(producer, now_ns);
+    tsp_talk_progress(producer, now_ns);
     check_end(producer);
     tick(producer, now_ns);
 }
@@ -530,7 +309,7 @@ void *tsp_loop_run(void *argument)
 
     pthread_mutex_lock(&producer->lock);
     producer->tick_ns = tsi_clock_ns();
-    tsp_loop_progress(producer, producer->tick_ns);
+    tsp_talk_progress(producer, producer->tick_ns);
     while (!producer->stopping) {
         int left_ms = timeout_ms(producer, tsi_clock_ns());
         int n;

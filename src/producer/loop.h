@@ -15,10 +15,4 @@ void *tsp_loop_run(void *producer);
 /* Any thread: the loop looks at everything once more. */
 void tsp_loop_wake(const struct tsocket_producer *producer);
 
-/*
- * Moves heads, floors and epochs, and tells who waits for it. With the lock held, by the loop or by whoever has just
- * made it possible: a sample that is committed is published by the thread that made it, without a detour.
- */
-void tsp_loop_progress(struct tsocket_producer *producer, uint64_t now_ns);
-
 #endif

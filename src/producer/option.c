@@ -2,6 +2,7 @@
 #include "option.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,6 +370,64 @@ static bool set(const struct tsp_option *option, void *out, const char *text)
         break;
     }
     return false;
+}
+
+/* ---- value to text ---- */
+
+static const char *word_of(const struct tsp_option *option, const void *value)
+{
+    int number;
+
+    memcpy(&number, value, sizeof(number));
+    for (const struct tsp_word *word = option->words; word->word != NULL; word++) {
+        if (word->value == number)
+            return word->word;
+    }
+    return "?";
+}
+
+void tsp_option_print(const struct tsp_option *option, const void *base, char *out, size_t len)
+{
+    const void *value = (const char *)base + option->offset;
+    const double *reals = value;
+    const float *channels = value;
+
+    switch (option->type) {
+    case TSP_OPTION_SWITCH:
+        snprintf(out, len, "%s", *(const bool *)value ? "on" : "off");
+        break;
+    case TSP_OPTION_COUNT:
+        snprintf(out, len, "%" PRIu32, *(const uint32_t *)value);
+        break;
+    case TSP_OPTION_DURATION:
+        snprintf(out, len, "%" PRIu32 "ms", *(const uint32_t *)value);
+        break;
+    case TSP_OPTION_LONG:
+    case TSP_OPTION_SIZE:
+        snprintf(out, len, "%" PRIu64, *(const uint64_t *)value);
+        break;
+    case TSP_OPTION_REAL:
+        snprintf(out, len, "%.17g", reals[0]);
+        break;
+    case TSP_OPTION_RANGE:
+        snprintf(out, len, "%.17g,%.17g", reals[0], reals[1]);
+        break;
+    case TSP_OPTION_CHANNELS:
+        snprintf(out, len, "%.9g,%.9g,%.9g", (double)channels[0], (double)channels[1], (double)channels[2]);
+        break;
+    case TSP_OPTION_WORD:
+        snprintf(out, len, "%s", word_of(option, value));
+        break;
+    case TSP_OPTION_NAME:
+        snprintf(out, len, "%s", (const char *)value);
+        break;
+    case TSP_OPTION_AMOUNT:
+    case TSP_OPTION_PATH:
+    case TSP_OPTION_IDS:
+    case TSP_OPTION_VIEW:
+    case TSP_OPTION_STREAM:
+        assert(!"an option that is not printed");
+    }
 }
 
 bool tsp_option_set(const struct tsp_option *option, void *base, const char *text, const char *label,

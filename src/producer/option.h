@@ -62,6 +62,7 @@ struct tsp_option {
     bool per_view;                /* --view takes it as a key; per_stream, within the stream's recipe */
     bool flag_only;               /* makes no sense in the environment or a file */
     bool positional;              /* the argument without a name */
+    bool in_recipe;               /* order or bytes depend on it: a part of the recipe's fingerprint */
     size_t offset;
     enum tsp_option_section section;
     const char *help;
@@ -89,5 +90,8 @@ void tsp_option_clear(const struct tsp_option *option, void *base);
  */
 bool tsp_option_set(const struct tsp_option *option, void *base, const char *text, const char *label,
                     struct tsp_problem *problem_out);
+
+/* The value in `base` as text that tsp_option_set turns into the same value. Not for paths, lists and streams. */
+void tsp_option_print(const struct tsp_option *option, const void *base, char *out, size_t len);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,49 @@ void tsp_options_fini(struct tsp_options *options)
     free(options->dataset);
     free(options->config);
     memset(options, 0, sizeof(*options));
+}
+
+/* ---- the recipe as text ---- */
+
+static size_t add_value(const struct tsp_option *option, const void *base, char between, char *out, size_t used)
+{
+    char value[128];
+
+    tsp_option_print(option, base, value, sizeof(value));
+    return used + (size_t)snprintf(out + used, TSP_RECIPE_TEXT_MAX - used, "%s%s=%s",
+                                   used == 0 ? "" : (char[]){between, '\0'}, option->name, value);
+}
+
+/* Of one view; the options of a view are written as if they were a stream's. */
+static size_t add_view_values(const struct tsp_stream_options *as_view, char between, char *out, size_t used)
+{
+    for (size_t i = 0; i < tsp_option_count && used < TSP_RECIPE_TEXT_MAX; i++) {
+        if (tsp_option_table[i].in_recipe && tsp_option_table[i].per_view)
+            used = add_value(&tsp_option_table[i], as_view, between, out, used);
+    }
+    return used;
+}
+
+void tsp_options_recipe(const struct tsp_options *options, const struct tsp_stream_options *stream,
+                        char out[TSP_RECIPE_TEXT_MAX])
+{
+    size_t used = stream->n_views == 0 ? add_view_values(stream, ' ', out, 0) : 0;
+
+    for (size_t i = 0; i < tsp_option_count && used < TSP_RECIPE_TEXT_MAX; i++) {
+        const struct tsp_option *option = &tsp_option_table[i];
+        const void *base = option->per_stream ? (const void *)stream : options;
+
+        if (option->in_recipe && !option->per_view)
+            used = add_value(option, base, ' ', out, used);
+    }
+    for (uint32_t i = 0; i < stream->n_views && used < TSP_RECIPE_TEXT_MAX; i++) {
+        struct tsp_stream_options as_view = *stream;
+
+        as_view.recipe = stream->views[i].recipe;
+        used += (size_t)snprintf(out + used, TSP_RECIPE_TEXT_MAX - used, " view=%s", stream->views[i].name);
+        used = used < TSP_RECIPE_TEXT_MAX ? add_view_values(&as_view, ':', out, used) : used;
+    }
+    assert(used < TSP_RECIPE_TEXT_MAX); /* the most views with the longest numbers need less */
 }
 
 /* ---- the ring ---- */

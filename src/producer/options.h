@@ -107,6 +107,15 @@ struct tsp_layer;
 bool tsp_options_merge(const struct tsp_layer *layers, uint32_t n, struct tsp_options *options_out,
                        struct tsp_problem *problem_out);
 
+#define TSP_RECIPE_TEXT_MAX 4096
+
+/*
+ * Every option that changes the order or the bytes of that stream, the seed apart, as one line with a single form:
+ * "size=224 augment=train ... shuffle=on ...". What its fingerprint is made of, and what an appendix prints.
+ */
+void tsp_options_recipe(const struct tsp_options *options, const struct tsp_stream_options *stream,
+                        char out[TSP_RECIPE_TEXT_MAX]);
+
 /* The ring of a stream whose samples have `sample_bytes`: its capacity and the largest batch, in samples. */
 struct tsp_ring_plan {
     uint64_t capacity;

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../ipc/control.h"
 #include "../ipc/error.h"
 
 int tsp_roster_init(struct tsp_roster *roster, uint32_t max)
@@ -30,6 +31,19 @@ void tsp_roster_fini(struct tsp_roster *roster)
     roster->consumers = NULL;
 }
 
+/* The lowest number that nobody has: there are as many as there can be consumers. */
+static uint32_t free_seat(const struct tsp_roster *roster)
+{
+    uint64_t taken[TSI_SEATS / 64] = {0};
+    uint32_t seat = 0;
+
+    for (uint32_t i = 0; i < roster->n; i++)
+        taken[roster->consumers[i]->seat / 64] |= UINT64_C(1) << (roster->consumers[i]->seat % 64);
+    while (taken[seat / 64] >> (seat % 64) & 1)
+        seat++;
+    return seat;
+}
+
 int tsp_roster_add(struct tsp_roster *roster, int lifeline, const struct tsi_peer *peer, uint64_t now_ns,
                    struct tsp_consumer **consumer_out)
 {
@@ -48,6 +62,7 @@ int tsp_roster_add(struct tsp_roster *roster, int lifeline, const struct tsi_pee
         return TSOCKET_ESYSTEM;
     }
     consumer->id = roster->next_id++;
+    consumer->seat = free_seat(roster);
     consumer->lifeline = lifeline;
     consumer->peer = *peer;
     consumer->greeted_ns = now_ns;
@@ -96,18 +111,31 @@ struct tsp_consumer *tsp_roster_by_route(const struct tsp_roster *roster, uint32
     return NULL;
 }
 
-const struct tsp_consumer *tsp_roster_slowest(const struct tsp_roster *roster, const struct tsp_stream *stream)
+static bool reads(const struct tsp_consumer *consumer, const struct tsp_stream *ring)
 {
-    const struct tsp_consumer *slowest = NULL;
+    return consumer->ring == ring && consumer->state == TSP_READING;
+}
+
+struct tsp_consumer *tsp_roster_slowest(const struct tsp_roster *roster, const struct tsp_stream *ring)
+{
+    struct tsp_consumer *slowest = NULL;
 
     for (uint32_t i = 0; i < roster->n; i++) {
-        const struct tsp_consumer *consumer = roster->consumers[i];
+        struct tsp_consumer *consumer = roster->consumers[i];
 
-        if (consumer->stream == stream && consumer->state == TSP_READING &&
-            (slowest == NULL || consumer->released < slowest->released))
+        if (reads(consumer, ring) && (slowest == NULL || consumer->released < slowest->released))
             slowest = consumer;
     }
     return slowest;
+}
+
+uint32_t tsp_roster_readers(const struct tsp_roster *roster, const struct tsp_stream *ring)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < roster->n; i++)
+        n += reads(roster->consumers[i], ring);
+    return n;
 }
 
 uint32_t tsp_roster_count(const struct tsp_roster *roster, const struct tsp_stream *stream,

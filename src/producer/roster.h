@@ -2,9 +2,12 @@
 /*
  * The roster: who is connected to this producer, attached to which stream, at which position.
  *
- *     accept --> GREETED --HELLO--> JOINING --its epoch begins--> READING
- *                    |                 |                             |
- *                    +-----------------+--------- end of file -------+--> removed
+ *     accept --> GREETED --HELLO--> JOINING --its epoch begins--> READING --held too long, paused--> PARKED
+ *                    |                 |                             | ^                               |
+ *                    |                 |                             | +---- says where it stands -----+
+ *                    +-----------------+--------- end of file -------+---------------------------------+--> removed
+ *
+ * A consumer belongs to a stream, and reads the group's ring or a side ring of its own (see side.h).
  *
  * Used by whoever holds the producer's lock.
  */
@@ -22,8 +25,8 @@ struct tsp_stream;
 enum tsp_consumer_state {
     TSP_GREETED, /* has not said HELLO yet, or only asks for the status */
     TSP_JOINING, /* waits for its first epoch; not counted in the floor */
-    TSP_READING, /* counted */
-    TSP_PARKED,  /* attached, not counted; nobody is parked yet, the status and the counts know of it */
+    TSP_READING, /* counted, in the ring that it reads */
+    TSP_PARKED,  /* attached, not counted: has to say where it stands before it reads on */
 };
 
 struct tsp_consumer {
@@ -37,12 +40,29 @@ struct tsp_consumer {
     /* after HELLO */
     enum tsp_consumer_state state;
     struct tsp_stream *stream;
+    struct tsp_stream *ring;    /* that it reads: the stream's own or a side ring; NULL while PARKED */
+    struct tsp_stream *watches; /* on whose page it looks whether it is summoned */
+    struct tsp_stream *side;    /* assigned to it, or NULL; after a move to the group it may still hold windows there */
+    uint32_t seat;
     uint32_t route;
     struct tsi_hello hello;
     uint64_t epoch; /* JOINING: the one it waits for */
     uint64_t released;
-    uint64_t received; /* real samples, as it says */
-    bool wants;        /* sleeps until `want_index` samples of `want_epoch` are ready */
+    uint32_t side_sent;     /* the serial of the side ring whose memory it was sent last */
+    uint64_t side_released; /* in `side`, when it left that for the group's ring */
+    const char *parked_for; /* PARKED: a word for the status */
+    uint64_t parked_ns;     /* since then */
+    uint32_t parked;        /* so many times so far */
+    bool fresh;             /* PARKED since it came, with a token: has not read here yet */
+    bool evicted;           /* PARKED for good */
+    bool summoned;          /* see control.h */
+    bool asks;              /* has said where it stands, and waits for the answer: */
+    struct tsi_place place;
+    uint64_t skipped;     /* samples, as it says */
+    uint64_t max_hold_ns; /* 0: it is never parked for holding */
+    uint64_t max_lag;     /* what it is told */
+    uint64_t received;    /* real samples, as it says */
+    bool wants;           /* sleeps until `want_index` samples of `want_epoch` are ready */
     uint64_t want_epoch;
     uint64_t want_index;
     uint64_t want_since_ns;
@@ -75,8 +95,11 @@ struct tsp_consumer *tsp_roster_by_id(const struct tsp_roster *roster, uint64_t 
 struct tsp_consumer *tsp_roster_by_token(const struct tsp_roster *roster, const char *token);
 struct tsp_consumer *tsp_roster_by_route(const struct tsp_roster *roster, uint32_t route);
 
-/* The counted consumer of the stream that has released least, or NULL. */
-const struct tsp_consumer *tsp_roster_slowest(const struct tsp_roster *roster, const struct tsp_stream *stream);
+/* The counted consumer of that ring that has released least, or NULL. */
+struct tsp_consumer *tsp_roster_slowest(const struct tsp_roster *roster, const struct tsp_stream *ring);
+
+/* How many are counted in that ring. */
+uint32_t tsp_roster_readers(const struct tsp_roster *roster, const struct tsp_stream *ring);
 
 /* How many of the stream's consumers are in that state; of all streams for NULL. */
 uint32_t tsp_roster_count(const struct tsp_roster *roster, const struct tsp_stream *stream,

@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "../ipc/clock.h"
+#include "side.h"
 
 static void add(cJSON *json, const char *member, uint64_t value)
 {
@@ -69,6 +70,31 @@ static cJSON *workers_json(const struct tsocket_producer *producer)
     return json;
 }
 
+/* Which ring it reads, or why none; and how long what is ready lasts it at the group's rate. */
+static void add_whereabouts(cJSON *json, const struct tsp_consumer *consumer, uint64_t now_ns)
+{
+    const struct tsp_stream *ring = consumer->ring;
+    uint64_t lag = consumer->state == TSP_READING && ring->published > consumer->released
+                       ? ring->published - consumer->released
+                       : 0;
+    uint64_t room = ring != NULL && ring->layout.capacity > lag ? ring->layout.capacity - lag : 0;
+
+    cJSON_AddStringToObject(json, "ring", ring == NULL ? "none" : ring->home != NULL ? "side" : "group");
+    cJSON_AddStringToObject(json, "parked_for",
+                            consumer->state != TSP_PARKED ? ""
+                            : consumer->evicted           ? "detached"
+                            : consumer->asks              ? "waits for a side ring"
+                                                          : consumer->parked_for);
+    cJSON_AddNumberToObject(json, "parked_s",
+                            consumer->state == TSP_PARKED ? seconds(now_ns - consumer->parked_ns) : 0);
+    add(json, "parked", consumer->parked);
+    add(json, "skipped", consumer->skipped);
+    add(json, "lag", lag);
+    /* seconds that it may stand still before others have to wait for it */
+    cJSON_AddNumberToObject(json, "slack_s",
+                            consumer->stream->samples_per_s > 0 ? (double)room / consumer->stream->samples_per_s : 0);
+}
+
 static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns)
 {
     cJSON *json = cJSON_CreateObject();
@@ -88,12 +114,12 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns
     cJSON_AddStringToObject(
         json, "state",
         consumer->state == TSP_READING && consumer->wants ? "waiting" : tsp_consumer_state_word(consumer->state));
+    add_whereabouts(json, consumer, now_ns);
     add(json, "epoch", place.epoch);
     add(json, "first", place.first);
     add(json, "position", place.position);
     add(json, "released", consumer->released);
     add(json, "received", consumer->received);
-    add(json, "lag", consumer->state == TSP_READING ? consumer->stream->published - consumer->released : 0);
     cJSON_AddNumberToObject(json, "samples_per_s", consumer->samples_per_s);
     cJSON_AddNumberToObject(json, "waited_s", seconds(waited_ns));
     return json;
@@ -134,6 +160,16 @@ static uint64_t delivered_of(const struct tsp_stream *stream, const struct tsp_r
     return delivered;
 }
 
+/* Samples that were made for side rings. */
+static uint64_t made_again(const struct tsp_stream *stream)
+{
+    uint64_t made = 0;
+
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        made += stream->sides[i]->made;
+    return made;
+}
+
 static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
 {
     const struct tsp_filler *filler = &stream->filler;
@@ -154,6 +190,12 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
     add(json, "max_batch", stream->layout.mirror);
     add(json, "sample_bytes", stream->layout.sample_bytes);
     add(json, "ring_bytes", stream->layout.bytes);
+    cJSON_AddBoolToObject(json, "resident", stream->options.resident);
+    add(json, "side_rings", stream->n_sides);
+    add(json, "side_rings_used", tsp_side_used(stream));
+    add(json, "side_ring_bytes", stream->n_sides > 0 ? stream->sides[0]->layout.bytes : 0);
+    add(json, "made_again", made_again(stream));
+    cJSON_AddStringToObject(json, "origin", stream->origin);
     add(json, "made", stream->made);
     add(json, "delivered", delivered_of(stream, roster));
     cJSON_AddNumberToObject(json, "samples_per_s", stream->samples_per_s);

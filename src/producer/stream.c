@@ -8,12 +8,15 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "join.h"
 #include "machine.h"
 
 enum {
     BAD_LINES_PER_EPOCH = 20, /* log lines about single samples; the epoch's end sums up */
-    CHUNK = 1,                /* samples that become readable together; more where a copy to a GPU is the unit */
 };
+
+/* Positions of side rings begin here: an epoch that is begun in its middle has its start before that. */
+#define SIDE_BASE TSI_NUMBER_MAX
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -27,11 +30,32 @@ static int check_memory(const struct tsp_stream *stream)
     if (stream->layout.bytes <= available)
         return TSOCKET_OK;
     return tsi_fail(TSOCKET_ENOMEM,
-                    "stream %s: the ring needs %" PRIu64 " bytes (%" PRIu64 " + %" PRIu64 " samples of %" PRIu64
+                    "stream %s: a ring needs %" PRIu64 " bytes (%" PRIu64 " + %" PRIu64 " samples of %" PRIu64
                     " bytes), %" PRIu64
-                    " are available (free memory, cgroup limit); use a smaller --ring or --max-batch",
+                    " are available (free memory, cgroup limit); use a smaller --ring or --max-batch, or fewer "
+                    "--side-rings",
                     stream->name, stream->layout.bytes, stream->layout.capacity, stream->layout.mirror,
                     stream->layout.sample_bytes, available);
+}
+
+static int check_length(const struct tsocket_stream_options *options)
+{
+    if (options->epoch_samples > TSI_NUMBER_MAX || options->epochs > TSI_NUMBER_MAX ||
+        options->first_epoch > TSI_NUMBER_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "stream %s: %" PRIu64 " samples, %" PRIu64 " epochs; the limit is %" PRIu64,
+                        options->name, options->epoch_samples, options->epochs, TSI_NUMBER_MAX);
+    if (options->epoch_samples == 0 && (options->null || options->on_bad == TSOCKET_BAD_SKIP))
+        return tsi_fail(
+            TSOCKET_EINVAL,
+            "stream %s: with epochs of unknown length it can neither be null nor leave samples out (there is "
+            "no last one to take their place); set epoch_samples or another on_bad",
+            options->name);
+    if (options->resident && (options->epoch_samples == 0 || options->capacity < options->epoch_samples))
+        return tsi_fail(TSOCKET_EINVAL,
+                        "stream %s: resident, so that its ring must hold all %" PRIu64 " samples; it holds %" PRIu64
+                        ": use --ring %" PRIu64 ", or no resident",
+                        options->name, options->epoch_samples, options->capacity, options->epoch_samples);
+    return TSOCKET_OK;
 }
 
 static int check_options(const struct tsocket_stream_options *options)
@@ -43,16 +67,17 @@ static int check_options(const struct tsocket_stream_options *options)
             options->name != NULL ? options->name : "", TSOCKET_NAME_MAX);
     if (options->fields == NULL)
         return tsi_fail(TSOCKET_EINVAL, "stream %s: no fields", options->name);
-    if (options->epoch_samples > TSI_NUMBER_MAX || options->epochs > TSI_NUMBER_MAX)
-        return tsi_fail(TSOCKET_EINVAL, "stream %s: %" PRIu64 " samples, %" PRIu64 " epochs; the limit is %" PRIu64,
-                        options->name, options->epoch_samples, options->epochs, TSI_NUMBER_MAX);
-    if (options->epoch_samples == 0 && (options->null || options->on_bad == TSOCKET_BAD_SKIP))
-        return tsi_fail(
-            TSOCKET_EINVAL,
-            "stream %s: with epochs of unknown length it can neither be null nor leave samples out (there is "
-            "no last one to take their place); set epoch_samples or another on_bad",
-            options->name);
-    return TSOCKET_OK;
+    if ((options->dataset_id == NULL) != (options->recipe_id == NULL))
+        return tsi_fail(TSOCKET_EINVAL, "stream %s: dataset_id and recipe_id go together", options->name);
+    if (options->side_rings > TSOCKET_SIDE_RINGS_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "stream %s: %" PRIu32 " side rings; the limit is %d", options->name,
+                        options->side_rings, TSOCKET_SIDE_RINGS_MAX);
+    if (options->side_rings > 0 && (options->dataset_id == NULL || options->epoch_samples == 0))
+        return tsi_fail(TSOCKET_EINVAL,
+                        "stream %s: side rings need samples that can be made at any time: epoch_samples, dataset_id "
+                        "and recipe_id",
+                        options->name);
+    return check_length(options);
 }
 
 static int reserve(struct tsp_stream *stream)
@@ -62,55 +87,102 @@ static int reserve(struct tsp_stream *stream)
     if (rc == TSOCKET_OK)
         rc = tsp_filler_init(&stream->filler, stream->layout.capacity);
     if (rc == TSOCKET_OK)
-        rc = tsi_arena_create("tsocket-control", TSI_CONTROL_BYTES, &stream->page);
+        rc = tsi_arena_create("tsocket-control", tsi_control_bytes(stream->layout.capacity), &stream->page);
     if (rc == TSOCKET_OK)
         rc = tsi_arena_create("tsocket-ring", stream->layout.bytes, &stream->ring);
     return rc;
 }
 
-static uint64_t nominal_len(const struct tsp_stream *stream)
+uint64_t tsp_stream_len(const struct tsp_stream *stream, uint64_t removed)
 {
-    return stream->options.epoch_samples > 0 ? stream->options.epoch_samples : TSI_LEN_OPEN;
+    return stream->options.epoch_samples > 0 ? stream->options.epoch_samples - removed : TSI_LEN_OPEN;
 }
 
-int tsp_stream_create(const struct tsocket_stream_options *options, uint32_t number, uint32_t join_grace_ms,
+/* A ring with its page, at the start of `epoch`, which is at position `start`. */
+static int create_ring(const struct tsocket_stream_options *options, uint64_t start, struct tsp_stream **ring_out)
+{
+    struct tsp_stream *ring = calloc(1, sizeof(*ring));
+    int rc;
+
+    if (ring == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for a stream");
+    ring->options = *options;
+    ring->page.fd = -1;
+    ring->ring.fd = -1;
+    strcpy(ring->name, options->name);
+    rc = tsi_layout_init(options->fields, options->n_fields, options->capacity, options->max_batch, &ring->layout);
+    if (rc == TSOCKET_OK)
+        rc = reserve(ring);
+    if (rc != TSOCKET_OK) {
+        tsp_stream_destroy(ring);
+        return rc;
+    }
+    ring->control = ring->page.base;
+    ring->open = true;
+    tsi_control_init(ring->control);
+    tsp_stream_restart(ring, &(struct tsi_place){.epoch = options->first_epoch}, start);
+    *ring_out = ring;
+    return TSOCKET_OK;
+}
+
+static int add_sides(struct tsp_stream *stream)
+{
+    struct tsocket_stream_options options = stream->options;
+    int rc = TSOCKET_OK;
+
+    options.capacity = options.side_capacity > 0 ? options.side_capacity : 2 * (uint64_t)options.max_batch;
+    while (rc == TSOCKET_OK && stream->n_sides < options.side_rings) {
+        struct tsp_stream *side;
+
+        rc = create_ring(&options, SIDE_BASE, &side);
+        if (rc != TSOCKET_OK)
+            break;
+        side->number = stream->number;
+        side->home = stream;
+        side->serial = stream->n_sides;
+        tsp_filler_stop(&side->filler);
+        stream->sides[stream->n_sides++] = side;
+    }
+    return rc;
+}
+
+int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t number, uint32_t join_grace_ms,
                       struct tsp_stream **stream_out)
 {
+    struct tsocket_stream_options options = *given;
     struct tsp_stream *stream;
-    int rc = check_options(options);
+    int rc = check_options(given);
 
     if (rc != TSOCKET_OK)
         return rc;
-    stream = calloc(1, sizeof(*stream));
-    if (stream == NULL)
-        return tsi_fail(TSOCKET_ENOMEM, "no memory for a stream");
-    stream->number = number;
-    stream->options = *options;
-    stream->join_grace_ns = join_grace_ms * TSI_NS_PER_MS;
-    stream->page.fd = -1;
-    stream->ring.fd = -1;
-    strcpy(stream->name, options->name);
-    tsi_log_quote(options->source != NULL ? options->source : "", stream->source, sizeof(stream->source));
-    rc = tsi_layout_init(options->fields, options->n_fields, options->capacity, options->max_batch, &stream->layout);
-    if (rc == TSOCKET_OK)
-        rc = reserve(stream);
-    if (rc != TSOCKET_OK) {
-        tsp_stream_destroy(stream);
-        return rc;
+    if (options.resident) { /* whoever comes passes over all of it at will: nobody is ever behind */
+        options.side_rings = 0;
+        options.first_epoch = 0;
+        options.epochs = 1;
     }
-    stream->control = stream->page.base;
-    stream->open = true;
-    tsi_control_init(stream->control);
-    tsi_control_begin(stream->control, 0, 0, nominal_len(stream));
-    tsp_filler_begin(&stream->filler, 0, 0, nominal_len(stream));
-    *stream_out = stream;
-    return TSOCKET_OK;
+    rc = create_ring(&options, 0, &stream);
+    if (rc != TSOCKET_OK)
+        return rc;
+    stream->number = number;
+    stream->join_grace_ns = join_grace_ms * TSI_NS_PER_MS;
+    tsi_log_quote(options.source != NULL ? options.source : "", stream->source, sizeof(stream->source));
+    if (options.dataset_id != NULL)
+        rc = tsi_origin_make(options.dataset_id, options.recipe_id, options.seed, stream->origin);
+    if (rc == TSOCKET_OK)
+        rc = add_sides(stream);
+    if (rc == TSOCKET_OK)
+        *stream_out = stream;
+    else
+        tsp_stream_destroy(stream);
+    return rc;
 }
 
 void tsp_stream_destroy(struct tsp_stream *stream)
 {
     if (stream == NULL)
         return;
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        tsp_stream_destroy(stream->sides[i]);
     tsi_arena_close(&stream->ring);
     tsi_arena_close(&stream->page);
     tsp_filler_fini(&stream->filler);
@@ -119,26 +191,33 @@ void tsp_stream_destroy(struct tsp_stream *stream)
 
 /* --- epochs in the ring */
 
-static struct tsi_sight epoch_at(const struct tsp_stream *stream, uint64_t epoch)
+struct tsi_sight tsp_stream_epoch(const struct tsp_stream *stream, uint64_t epoch)
 {
     return tsi_control_look(stream->control, epoch);
 }
 
-static uint64_t oldest_epoch(const struct tsp_stream *stream)
+uint64_t tsp_stream_oldest_epoch(const struct tsp_stream *stream)
 {
     uint64_t begun = stream->filler.epoch + 1;
 
-    return begun > TSI_EPOCHS ? begun - TSI_EPOCHS : 0;
+    return MAX(stream->first_epoch, begun > TSI_EPOCHS ? begun - TSI_EPOCHS : 0);
 }
 
-/* The epoch that a position at or above the floor belongs to. */
-static uint64_t epoch_of(const struct tsp_stream *stream, uint64_t position)
+uint64_t tsp_stream_epoch_of(const struct tsp_stream *stream, uint64_t position)
 {
     uint64_t epoch = stream->filler.epoch;
 
-    while (epoch > oldest_epoch(stream) && epoch_at(stream, epoch).start > position)
+    while (epoch > tsp_stream_oldest_epoch(stream) && tsp_stream_epoch(stream, epoch).start > position)
         epoch--;
     return epoch;
+}
+
+static void publish(struct tsp_stream *stream)
+{
+    if (!stream->open || stream->filler.head == stream->published)
+        return;
+    stream->published = stream->filler.head;
+    tsi_control_publish(stream->control, stream->published);
 }
 
 static void raise_floor(struct tsp_stream *stream, uint64_t floor)
@@ -149,132 +228,20 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
     tsi_control_raise_floor(stream->control, floor);
 }
 
-/* --- joining */
-
-/*
- * How many ends of epochs may lie between the first and the last window that a consumer holds. Bad samples make epochs
- * shorter: only the half of one is taken for sure.
- */
-static uint64_t ends_held(const struct tsp_stream *stream, const struct tsi_hello *hello)
+void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place, uint64_t start)
 {
-    uint64_t samples = stream->options.epoch_samples;
-    uint64_t stride = (uint64_t)hello->batch * hello->world;
-    uint64_t windows = samples / 2 / stride;
+    uint64_t len = tsp_stream_len(stream, place->removed);
 
-    if (hello->last == TSOCKET_LAST_DROP && samples > 0 && samples < stride)
-        return 0; /* it never gets one */
-    return windows > 1 ? (hello->hold - 1 + windows - 1) / windows : hello->hold - 1;
-}
-
-/* Samples from the first to the last of those windows, with the tails in between that `drop` leaves out. */
-static uint64_t room_for(const struct tsp_stream *stream, const struct tsi_hello *hello)
-{
-    uint64_t stride = (uint64_t)hello->batch * hello->world;
-    uint64_t tails = hello->last == TSOCKET_LAST_DROP ? ends_held(stream, hello) * (stride - 1) : 0;
-
-    return hello->hold * stride + tails + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
-}
-
-static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *hello)
-{
-    uint64_t needed = room_for(stream, hello);
-
-    if (hello->batch > stream->layout.mirror)
-        return tsi_fail(TSOCKET_EREFUSED,
-                        "stream %s: a batch of %" PRIu32 " is larger than --max-batch %" PRIu64
-                        "; use a smaller batch, or start tsocketd with --max-batch %" PRIu32,
-                        stream->name, hello->batch, stream->layout.mirror, hello->batch);
-    if (needed > stream->layout.capacity)
-        return tsi_fail(TSOCKET_EREFUSED,
-                        "stream %s: holding %" PRIu32 " batches of %" PRIu32 " in each of %" PRIu32
-                        " ranks needs a ring "
-                        "of %" PRIu64 " samples, it has %" PRIu64 "; hold less, or start tsocketd with --ring %" PRIu64,
-                        stream->name, hello->hold, hello->batch, hello->world, needed, stream->layout.capacity, needed);
-    if (ends_held(stream, hello) >= TSI_EPOCHS)
-        return tsi_fail(TSOCKET_EREFUSED,
-                        "stream %s: %" PRIu32 " batches may lie in more than %u epochs, as many as can be in the ring; "
-                        "hold less",
-                        stream->name, hello->hold, TSI_EPOCHS);
-    if (hello->world > 1 && stream->options.epoch_samples == 0)
-        return tsi_fail(TSOCKET_EREFUSED, "stream %s: its epochs are of unknown length, ranks cannot share them",
-                        stream->name);
-    if (hello->device[0] != '\0' && strcmp(hello->device, "host") != 0)
-        return tsi_fail(TSOCKET_EREFUSED, "stream %s: its data is in host memory, not on \"%s\"; ask for \"host\"",
-                        stream->name, hello->device);
-    return TSOCKET_OK;
-}
-
-/* From here on the consumer counts in the floor. The first of a group keeps its epoch there for those who come later.
- */
-static void activate(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
-                     uint64_t epoch, uint64_t position, uint64_t now_ns)
-{
-    if (tsp_roster_slowest(roster, stream) == NULL) {
-        stream->keep_position = position;
-        stream->keep_until_ns = now_ns + stream->join_grace_ns;
-    }
-    consumer->state = TSP_READING;
-    consumer->epoch = epoch;
-    consumer->released = position;
-}
-
-/* The oldest epoch whose start is still in the ring. */
-static bool find_whole_epoch(const struct tsp_stream *stream, uint64_t *epoch_out, uint64_t *start_out)
-{
-    for (uint64_t epoch = oldest_epoch(stream); epoch <= stream->filler.epoch; epoch++) {
-        uint64_t start = epoch_at(stream, epoch).start;
-
-        if (start >= stream->floor) {
-            *epoch_out = epoch;
-            *start_out = start;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The group is in the middle of an epoch whose start is gone: begin where the slowest of the group reads. */
-static void join_now(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
-                     uint64_t now_ns)
-{
-    uint64_t position = tsp_roster_slowest(roster, stream)->released;
-
-    activate(stream, roster, consumer, epoch_of(stream, position), position, now_ns);
-}
-
-/* Not where the epoch has been read to its end: what is left of it is nothing. */
-static bool can_join_now(const struct tsp_stream *stream, const struct tsp_roster *roster)
-{
-    const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
-
-    return slowest != NULL && !(tsp_filler_decided(&stream->filler) && slowest->released == stream->filler.head);
-}
-
-int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
-                      uint64_t now_ns)
-{
-    uint64_t epoch, start;
-    int rc = check_fit(stream, &consumer->hello);
-
-    if (rc != TSOCKET_OK)
-        return rc;
-    if (find_whole_epoch(stream, &epoch, &start)) {
-        activate(stream, roster, consumer, epoch, start, now_ns);
-    } else if (consumer->hello.join == TSOCKET_JOIN_NOW && can_join_now(stream, roster)) {
-        join_now(stream, roster, consumer, now_ns);
-    } else {
-        epoch = stream->filler.epoch + 1;
-        if (stream->options.epochs > 0 && epoch >= stream->options.epochs)
-            return tsi_fail(TSOCKET_EREFUSED,
-                            "stream %s: its last epoch (%" PRIu64 " of %" PRIu64 ") has begun without this consumer; "
-                            "start tsocketd again, or join with TSOCKET_JOIN_NOW while others read it",
-                            stream->name, epoch, stream->options.epochs);
-        consumer->state = TSP_JOINING;
-        consumer->epoch = epoch;
-    }
-    consumer->stream = stream;
-    stream->visited = true;
-    return TSOCKET_OK;
+    tsi_control_restart(stream->control, place->epoch, start, len);
+    tsp_filler_begin(&stream->filler, place->epoch, start, len, place->index);
+    stream->first_epoch = place->epoch;
+    stream->bad_in_epoch = 0;
+    if (stream->finished)
+        tsi_control_set_state(stream->control, TSI_RUNNING);
+    stream->finished = false;
+    if (stream->home == NULL) /* what was passed over does not exist; a side ring's reader may still hold some */
+        raise_floor(stream, stream->filler.head);
+    publish(stream);
 }
 
 void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *consumer)
@@ -287,14 +254,19 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
 {
     const struct tsp_filler *filler = &stream->filler;
 
-    if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
+    welcome->from = consumer->place;
+    if (consumer->state == TSP_PARKED || stream->options.resident) { /* it knows best where it is */
+        welcome->epoch = consumer->place.epoch;
+        welcome->first = consumer->place.index;
+        welcome->position = welcome->first;
+    } else if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
         welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;
         welcome->first = 0;
     } else {
-        welcome->epoch = epoch_of(stream, consumer->released);
+        welcome->epoch = tsp_stream_epoch_of(consumer->ring, consumer->released);
         welcome->position = consumer->released;
-        welcome->first = consumer->released - epoch_at(stream, welcome->epoch).start;
+        welcome->first = consumer->released - tsp_stream_epoch(consumer->ring, welcome->epoch).start;
     }
 }
 
@@ -340,11 +312,29 @@ static void log_bad(const struct tsp_stream *stream, const struct tsp_slot *slot
         tsi_log('W', "stream %s, epoch %" PRIu64 ": further ones are only counted", stream->name, stream->filler.epoch);
 }
 
+static void leave_out(struct tsp_stream *stream)
+{
+    tsp_filler_skip(&stream->filler);
+    tsi_control_shorten(stream->control, stream->filler.epoch, stream->filler.len);
+}
+
+static void redecide(struct tsp_stream *side)
+{
+    if (side->options.on_bad == TSOCKET_BAD_SKIP)
+        leave_out(side);
+    else
+        tsp_filler_pass(&side->filler);
+}
+
 static int decide_bad(struct tsp_stream *stream)
 {
     struct tsp_filler *filler = &stream->filler;
     const struct tsp_slot *slot = &filler->slots[filler->head % filler->capacity];
 
+    if (stream->home != NULL) { /* has been counted, or will be, where the group reads */
+        redecide(stream);
+        return TSOCKET_OK;
+    }
     count_bad(stream, slot->kind);
     if (stream->options.on_bad == TSOCKET_BAD_FAIL ||
         (stream->options.max_bad > 0 && stream->bad_in_epoch > stream->options.max_bad))
@@ -354,8 +344,7 @@ static int decide_bad(struct tsp_stream *stream)
         tsp_filler_pass(filler);
         return TSOCKET_OK;
     }
-    tsp_filler_skip(filler);
-    tsi_control_shorten(stream->control, filler->epoch, filler->len);
+    leave_out(stream);
     if (filler->len == 0)
         return tsi_fail(TSOCKET_EBAD_SAMPLE, "stream %s: not one sample of epoch %" PRIu64 " can be used", stream->name,
                         filler->epoch);
@@ -363,14 +352,6 @@ static int decide_bad(struct tsp_stream *stream)
 }
 
 /* --- moving on */
-
-static void publish(struct tsp_stream *stream)
-{
-    if (!stream->open || stream->filler.head == stream->published)
-        return;
-    stream->published = stream->filler.head;
-    tsi_control_publish(stream->control, stream->published);
-}
 
 static void cut(struct tsp_stream *stream)
 {
@@ -381,6 +362,21 @@ static void cut(struct tsp_stream *stream)
         tsi_control_shorten(stream->control, stream->filler.epoch, stream->filler.len);
 }
 
+/* Moves head over what is ready, and notes at each slot what the epoch had lost by then. */
+static enum tsp_slot_state pass_ready(struct tsp_stream *stream)
+{
+    struct tsp_filler *filler = &stream->filler;
+    uint64_t from = filler->head;
+    enum tsp_slot_state state = tsp_filler_advance(filler);
+
+    if (stream->options.on_bad == TSOCKET_BAD_SKIP && !stream->options.null) {
+        for (uint64_t position = from; position < filler->head; position++)
+            tsi_control_note_removed(stream->control, filler->capacity, position,
+                                     stream->options.epoch_samples - filler->len);
+    }
+    return state;
+}
+
 static int advance(struct tsp_stream *stream)
 {
     struct tsp_filler *filler = &stream->filler;
@@ -388,7 +384,7 @@ static int advance(struct tsp_stream *stream)
     enum tsp_slot_state state;
     int rc = TSOCKET_OK;
 
-    while (rc == TSOCKET_OK && (state = tsp_filler_advance(filler)) == TSP_SLOT_BAD)
+    while (rc == TSOCKET_OK && (state = pass_ready(stream)) == TSP_SLOT_BAD)
         rc = decide_bad(stream);
     if (rc == TSOCKET_OK && state == TSP_SLOT_END) {
         cut(stream);
@@ -407,8 +403,10 @@ static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_ro
     const struct tsp_consumer *slowest = tsp_roster_slowest(roster, stream);
     uint64_t position = stream->floor; /* nobody is there: keep everything for whoever comes */
 
+    if (stream->options.resident)
+        return stream->floor;
     if (slowest != NULL)
-        position = slowest->released;
+        position = MIN(slowest->released, stream->filler.head); /* it may be ahead, having resumed there */
     else if (tsp_roster_count(roster, stream, TSP_JOINING) > 0)
         position = stream->filler.head; /* nobody wants this epoch any more */
     if (stream->keep_until_ns != 0)
@@ -423,17 +421,8 @@ static void abandon(struct tsp_stream *stream, const struct tsp_roster *roster)
         tsp_filler_decided(&stream->filler))
         return;
     stream->keep_until_ns = 0;
+    stream->cut_epochs = stream->filler.epoch + 1;
     cut(stream);
-}
-
-static void start_waiting(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < roster->n; i++) {
-        struct tsp_consumer *consumer = roster->consumers[i];
-
-        if (consumer->stream == stream && consumer->state == TSP_JOINING && consumer->epoch <= stream->filler.epoch)
-            activate(stream, roster, consumer, stream->filler.epoch, stream->filler.start, now_ns);
-    }
 }
 
 static void finish(struct tsp_stream *stream)
@@ -466,16 +455,16 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
     }
     start = filler->start + filler->len;
     if (next >= TSI_EPOCHS) {
-        struct tsi_sight oldest = epoch_at(stream, next - TSI_EPOCHS);
+        struct tsi_sight oldest = tsp_stream_epoch(stream, next - TSI_EPOCHS);
 
         if (needed_from(stream, roster) < oldest.start + oldest.len)
             return false;
         raise_floor(stream, oldest.start + oldest.len);
     }
     sum_up_bad(stream);
-    tsi_control_begin(stream->control, next, start, nominal_len(stream));
-    tsp_filler_begin(filler, next, start, nominal_len(stream));
-    start_waiting(stream, roster, now_ns);
+    tsi_control_begin(stream->control, next, start, tsp_stream_len(stream, 0));
+    tsp_filler_begin(filler, next, start, tsp_stream_len(stream, 0), 0);
+    tsp_join_start_waiting(stream, roster, now_ns);
     return true;
 }
 
@@ -500,6 +489,8 @@ int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *rost
 
     if (now_ns >= stream->keep_until_ns)
         stream->keep_until_ns = 0;
+    if (stream->filler.stopped)
+        return TSOCKET_OK;
     do {
         rc = advance(stream);
         if (rc != TSOCKET_OK)
@@ -537,6 +528,16 @@ int tsp_stream_finish(struct tsp_stream *stream)
     return TSOCKET_OK;
 }
 
+void tsp_stream_drain(struct tsp_stream *stream)
+{
+    uint64_t last = stream->filler.epoch;
+
+    if (!stream->options.resident && (stream->options.epochs == 0 || stream->options.epochs > last + 1))
+        stream->options.epochs = last + 1;
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        stream->sides[i]->options.epochs = stream->options.epochs;
+}
+
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
 {
     const struct tsp_filler *filler = &stream->filler;
@@ -555,6 +556,8 @@ bool tsp_stream_is_over(const struct tsp_stream *stream)
 {
     bool last = stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
 
+    if (stream->options.resident) /* it never is, and never keeps the daemon */
+        return true;
     if (stream->keep_until_ns != 0) /* those who come within the grace are still to be served */
         return false;
     return stream->finished || (last && stream->filler.start < stream->floor);
@@ -567,12 +570,13 @@ bool tsp_stream_held_by_grace(const struct tsp_stream *stream, const struct tsp_
     return stream->keep_until_ns != 0 && slowest != NULL && slowest->released > stream->keep_position;
 }
 
-const struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster)
+struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     const struct tsp_filler *filler = &stream->filler;
+    bool full = tsp_filler_decided(filler) ? !stream->finished /* as many epochs as there can be */
+                                           : filler->next == filler->limit;
 
-    if (filler->out > 0 || filler->next < filler->limit || tsp_filler_decided(filler) ||
-        tsp_stream_held_by_grace(stream, roster))
+    if (filler->out > 0 || !full || stream->options.resident || tsp_stream_held_by_grace(stream, roster))
         return NULL;
     return tsp_roster_slowest(roster, stream);
 }

@@ -8,7 +8,8 @@
  *     turn      an epoch that is decided makes place for the next one
  *     room      floor and limit rise with the slowest consumer: just before a claim needs the room, never sooner
  *
- * All of it runs with the producer's lock held.
+ * A side ring is a stream of the same samples with one reader (side.h); who may read which, and from where, is decided
+ * in join.h and side.h. All of it runs with the producer's lock held.
  */
 #ifndef TSP_STREAM_H
 #define TSP_STREAM_H
@@ -40,8 +41,14 @@ struct tsp_stream {
     struct tsi_arena page;
     struct tsi_arena ring;
     struct tsi_control *control; /* in page */
+    char origin[TSI_ORIGIN_MAX]; /* what tokens begin with; empty: the producer cannot go back */
+    struct tsp_stream *home;     /* of a side ring: the stream that it belongs to; else NULL */
+    struct tsp_stream *sides[TSOCKET_SIDE_RINGS_MAX];
+    uint32_t n_sides;
 
     struct tsp_filler filler;
+    uint64_t first_epoch;   /* older ones cannot be in the ring */
+    uint64_t cut_epochs;    /* epochs below may have been abandoned: their length is not the order's */
     uint64_t floor;         /* as published */
     uint64_t published;     /* head as published */
     bool visited;           /* somebody has been attached */
@@ -49,6 +56,13 @@ struct tsp_stream {
     bool finished;          /* the last epoch is decided */
     uint64_t keep_position; /* a group's first epoch stays in the ring */
     uint64_t keep_until_ns; /* until then; 0: not any more */
+    uint64_t holder_id;     /* the consumer that the others wait for, 0: none, */
+    uint64_t holder_at;     /* where it has released up to, */
+    uint64_t holder_ns;     /* since when */
+
+    /* of a side ring */
+    bool assigned;
+    uint32_t serial; /* of the assignment: its name on the wire */
 
     /* counts, for the status */
     uint64_t made;
@@ -60,17 +74,13 @@ struct tsp_stream {
     double samples_per_s;
 };
 
-/* Checks the options, reserves ring and page. *stream_out is the caller's. Errors as tsocket_producer_add_stream's. */
+/*
+ * Checks the options, reserves ring and page, and those of the side rings. *stream_out is the caller's. Errors as
+ * tsocket_producer_add_stream's.
+ */
 int tsp_stream_create(const struct tsocket_stream_options *options, uint32_t number, uint32_t join_grace_ms,
                       struct tsp_stream **stream_out);
 void tsp_stream_destroy(struct tsp_stream *stream); /* NULL is allowed */
-
-/*
- * Whether the consumer, whose hello is filled in, can be attached. TSOCKET_OK: it is, as JOINING or READING. Otherwise
- * an error code, and tsocket_last_error() is what it is to be told.
- */
-int tsp_stream_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
-                      uint64_t now_ns);
 
 /* It is about to leave the roster. */
 void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *consumer);
@@ -91,11 +101,30 @@ bool tsp_stream_is_over(const struct tsp_stream *stream);
 /* The last sample that was made is the stream's last. TSOCKET_EINVAL: some are being made. */
 int tsp_stream_finish(struct tsp_stream *stream);
 
+/* The epoch that is being made is the last one. */
+void tsp_stream_drain(struct tsp_stream *stream);
+
 /* Whether what the consumer sleeps for has come. */
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer);
 
+/* The entry of an epoch on the control page; and the oldest one that may still have one. */
+struct tsi_sight tsp_stream_epoch(const struct tsp_stream *stream, uint64_t epoch);
+uint64_t tsp_stream_oldest_epoch(const struct tsp_stream *stream);
+
+/* The epoch that a position at or above the floor belongs to. */
+uint64_t tsp_stream_epoch_of(const struct tsp_stream *stream, uint64_t position);
+
+/* The length of an epoch that has lost `removed` samples. */
+uint64_t tsp_stream_len(const struct tsp_stream *stream, uint64_t removed);
+
+/*
+ * The filler, stopped and with no claim out, begins again at `place`, whose epoch is placed at `start` (see
+ * tsp_filler_begin). Nobody reads the ring.
+ */
+void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place, uint64_t start);
+
 /* What keeps the ring from moving: a consumer, or NULL: the source, the join grace, or nobody is there. */
-const struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster);
+struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const struct tsp_roster *roster);
 
 /* Whether it is the join grace: the slowest consumer has left the start behind that is kept for others. */
 bool tsp_stream_held_by_grace(const struct tsp_stream *stream, const struct tsp_roster *roster);

@@ -24,7 +24,7 @@ static void try_hot(const char *text, size_t len)
 
     if (tsi_hot_unpack(text, len, &hot) != TSOCKET_OK)
         return;
-    must(hot.kind >= TSI_WANT && hot.kind <= TSI_RELEASE);
+    must(hot.kind >= TSI_WANT && hot.kind <= TSI_LEFT);
     tsi_hot_pack(&hot, packed);
     must(memcmp(packed, text, TSI_HOT_BYTES) == 0);
 }
@@ -82,9 +82,38 @@ static void try_welcome(const char *text, size_t len)
     must_be_equal(packed, tsi_welcome_pack(&again));
 }
 
+static void try_move(const char *text, size_t len)
+{
+    struct tsi_move move, again;
+    char *packed;
+
+    if (tsi_move_unpack(text, len, &move) != TSOCKET_OK)
+        return;
+    must(move.refused != TSOCKET_OK || (move.capacity >= 1 && move.capacity <= TSI_CAPACITY_MAX));
+    packed = tsi_move_pack(&move);
+    must(tsi_move_unpack(packed, strlen(packed), &again) == TSOCKET_OK);
+    must_be_equal(packed, tsi_move_pack(&again));
+}
+
+static void try_token(const char *text, size_t len)
+{
+    char *copy = strndup(text, len);
+    char packed[TSOCKET_TOKEN_MAX + 1], second[TSOCKET_TOKEN_MAX + 1];
+    struct tsi_token token, again;
+
+    must(copy != NULL);
+    if (tsi_token_unpack(copy, &token) == TSOCKET_OK) {
+        must(tsi_token_pack(&token, packed) == TSOCKET_OK);
+        must(tsi_token_unpack(packed, &again) == TSOCKET_OK);
+        must(tsi_token_pack(&again, second) == TSOCKET_OK && strcmp(packed, second) == 0);
+    }
+    free(copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const tries[])(const char *, size_t) = {try_hot, try_greeting, try_hello, try_welcome};
+    static void (*const tries[])(const char *, size_t) = {try_hot,     try_greeting, try_hello,
+                                                          try_welcome, try_move,     try_token};
     char *text;
 
     if (size == 0)
@@ -92,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text = malloc(size); /* a block of its own: what is read past it is noticed */
     must(text != NULL);
     memcpy(text, data + 1, size - 1);
-    tries[data[0] % 4](text, size - 1);
+    tries[data[0] % (sizeof(tries) / sizeof(tries[0]))](text, size - 1);
     free(text);
     return 0;
 }

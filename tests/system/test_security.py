@@ -183,7 +183,7 @@ class GarbageTest(SystemTest):
 
     def hello(self, token):
         return {"type": "HELLO", "token": token, "stream": "train", "name": "liar", "fields": "", "device": "",
-                "batch": 5, "hold": 2, "rank": 0, "world": 1, "join": 1, "last": 0}
+                "batch": 5, "hold": 2, "rank": 0, "world": 1, "join": 1, "last": 0, "on_lag": 0, "max_lag": 0}
 
     def wrong_hellos(self):
         """HELLOs that are wrong in one place each, as functions of the token."""
@@ -214,7 +214,7 @@ class GarbageTest(SystemTest):
             for kind in range(6):
                 for a in (0, 1, 2**32, 2**53, 2**63, 2**64 - 1):
                     for b in (0, 2**64 - 1):
-                        peer.send(struct.pack("<BBHIQQ", kind, 1, 0, 0, a, b))
+                        peer.send(struct.pack("<BBHIQQ", kind, 2, 0, 0, a, b))
         line.close()
         peer.close()
         self.assert_unharmed()

@@ -71,7 +71,7 @@ static void run_epoch(struct run *run, uint64_t epoch, uint64_t start, uint64_t 
     uint64_t len = expected_order(n, run->bad, order);
     uint64_t floor = start;
 
-    tsp_filler_begin(&run->filler, epoch, start, n);
+    tsp_filler_begin(&run->filler, epoch, start, n, 0);
     while (!tsp_filler_decided(&run->filler) || run->n_out > 0) {
         int what = rand() % 3;
 
@@ -136,7 +136,7 @@ static void an_epoch_of_unknown_length_is_cut_where_its_end_is_found(void **stat
 
     (void)state;
     assert_int_equal(tsp_filler_init(&filler, 4), TSOCKET_OK);
-    tsp_filler_begin(&filler, 0, 0, TSI_LEN_OPEN);
+    tsp_filler_begin(&filler, 0, 0, TSI_LEN_OPEN, 0);
     assert_true(tsp_filler_allow(&filler, 4));
     for (uint64_t i = 0; i < 4; i++)
         assert_true(tsp_filler_take(&filler, &position, &ordinal));
@@ -150,7 +150,7 @@ static void an_epoch_of_unknown_length_is_cut_where_its_end_is_found(void **stat
     tsp_filler_cut(&filler);
     assert_true(tsp_filler_decided(&filler));
     assert_int_equal(filler.len, 2);
-    tsp_filler_begin(&filler, 1, 2, TSI_LEN_OPEN);
+    tsp_filler_begin(&filler, 1, 2, TSI_LEN_OPEN, 0);
     assert_true(tsp_filler_allow(&filler, 6));
     assert_true(tsp_filler_take(&filler, &position, &ordinal));
     assert_true(position == 2 && ordinal == 0);
@@ -165,7 +165,7 @@ static void a_bad_sample_that_is_masked_stays_in_its_place(void **state)
 
     (void)state;
     assert_int_equal(tsp_filler_init(&filler, 4), TSOCKET_OK);
-    tsp_filler_begin(&filler, 0, 0, 2);
+    tsp_filler_begin(&filler, 0, 0, 2, 0);
     tsp_filler_allow(&filler, 4);
     for (uint64_t i = 0; i < 2; i++) {
         assert_true(tsp_filler_take(&filler, &position, &ordinal));

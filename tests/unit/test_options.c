@@ -558,6 +558,92 @@ static void every_problem_of_a_view_is_said(void **state)
     }
 }
 
+/* ---- the recipe as text ---- */
+
+static const char *recipe_of(const char *line)
+{
+    static char text[TSP_RECIPE_TEXT_MAX];
+
+    assert_true(parse(line));
+    tsp_options_recipe(&options, &options.streams[0], text);
+    tsp_options_fini(&options);
+    return text;
+}
+
+static void the_recipe_has_one_form(void **state)
+{
+    char plain[TSP_RECIPE_TEXT_MAX];
+
+    (void)state;
+    strcpy(plain, recipe_of("/data"));
+    assert_string_equal(plain, "size=224 augment=train scale=0.080000000000000002,1 "
+                               "ratio=0.75,1.3333333333333333 hflip=0.5 crop-pct=0.875 interpolation=bilinear "
+                               "quality=exact dtype=uint8 layout=nhwc mean=0,0,0 std=1,1,1 aug=off exif=on "
+                               "shuffle=on on-bad=skip max-pixels=200000000 max-scans=100 max-bytes=268435456");
+    /* the same, said otherwise; and what changes neither order nor bytes */
+    assert_string_equal(plain, recipe_of("--scale 8e-2,1.0 --crop-pct 7/8 --stream train=/other"));
+    assert_string_equal(plain, recipe_of("--seed 7 --ring 99 --workers 3 --epochs 2 --hidden --cache 1M /data"));
+}
+
+static void each_option_that_changes_bytes_or_order_is_in_the_recipe(void **state)
+{
+    static const char *const lines[] = {
+        "--size 225",
+        "--augment eval",
+        "--scale 0.09,1",
+        "--ratio 0.7,1.3",
+        "--hflip 0.4",
+        "--crop-pct 0.9",
+        "--quality fast",
+        "--no-exif",
+        "--no-shuffle",
+        "--on-bad mask",
+        "--max-pixels 1M",
+        "--max-scans 99",
+        "--max-bytes 1M",
+        "--layout nchw",
+        "--dtype float32",
+        "--aug",
+        "--view image",
+        "--view a --view b",
+        "--view a:size=96",
+        "--view a:hflip=0",
+        "--view b --view a",
+        "--interpolation bicubic",
+        "--dtype float32 --mean 1,0,0",
+        "--dtype float32 --std 2,1,1",
+    };
+    enum {
+        N = sizeof(lines) / sizeof(lines[0])
+    };
+    static char texts[N + 1][TSP_RECIPE_TEXT_MAX];
+
+    (void)state;
+    strcpy(texts[N], recipe_of("/data"));
+    for (size_t i = 0; i < N; i++) {
+        char line[128];
+
+        snprintf(line, sizeof(line), "%s /data", lines[i]);
+        strcpy(texts[i], recipe_of(line));
+    }
+    for (size_t i = 0; i <= N; i++) {
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(texts[i], texts[j]);
+    }
+}
+
+static void the_longest_recipe_has_room(void **state)
+{
+    char line[1024] = "--dtype float32 --mean -0.123456789,-0.123456789,-0.123456789 --std "
+                      "0.123456789,0.123456789,0.123456789 --scale 0.12345678901234567,0.98765432109876543";
+
+    (void)state;
+    for (int i = 0; i < TSP_VIEWS_MAX; i++)
+        sprintf(line + strlen(line), " --view %c2345678901234567890123456789012345678901234567890123456", 'a' + i);
+    strcat(line, " /data");
+    assert_true(strlen(recipe_of(line)) < TSP_RECIPE_TEXT_MAX);
+}
+
 /* ---- lists of bad samples ---- */
 
 static void a_skip_list_may_differ_by_stream(void **state)
@@ -618,6 +704,9 @@ int main(void)
         cmocka_unit_test(the_ring_follows_the_batch_and_the_batch_a_small_ring),
         cmocka_unit_test(bytes_pay_for_the_mirror_too),
         cmocka_unit_test(a_ring_of_too_few_bytes_is_refused),
+        cmocka_unit_test(the_recipe_has_one_form),
+        cmocka_unit_test(each_option_that_changes_bytes_or_order_is_in_the_recipe),
+        cmocka_unit_test(the_longest_recipe_has_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void a_hello_with_one_wrong_member_is_refused(void **state)
         {"\"rank\":1", "\"rank\":4"},
         {"\"world\":4", "\"world\":0"},
         {"\"world\":4", "\"world\":65537"},
-        {"\"join\":1", "\"join\":2"},
+        {"\"join\":1", "\"join\":3"},
         {"\"last\":2", "\"last\":3"},
         {"\"train\"", "\"../x\""},
         {"\"train\"", "7"},
@@ -215,9 +215,51 @@ static void cut_and_spoilt_messages_are_survived(void **state)
     free(text);
 }
 
+static void places_settings_and_moves_come_out_as_they_went_in(void **state)
+{
+    const struct tsi_hello place = {
+        .type = "PLACE", .token = "00", .place = {.epoch = 3, .index = TSI_NUMBER_MAX, .removed = 7}};
+    const struct tsi_hello setting = {
+        .type = "SET", .token = "00", .stream = "val", .name = "a b", .setting = "max-hold=2s"};
+    const struct tsi_move move = {.ring = 17, .capacity = 512, .max_lag = 9};
+    struct tsi_hello again;
+    struct tsi_move moved;
+    char *text = tsi_hello_pack(&place);
+
+    (void)state;
+    assert_int_equal(tsi_hello_unpack(text, strlen(text), &again), TSOCKET_OK);
+    assert_memory_equal(&again.place, &place.place, sizeof(place.place));
+    free(text);
+    text = tsi_hello_pack(&setting);
+    assert_int_equal(tsi_hello_unpack(text, strlen(text), &again), TSOCKET_OK);
+    assert_string_equal(again.setting, setting.setting);
+    assert_string_equal(again.stream, setting.stream);
+    assert_string_equal(again.name, setting.name);
+    free(text);
+    text = tsi_move_pack(&move);
+    assert_int_equal(tsi_move_unpack(text, strlen(text), &moved), TSOCKET_OK);
+    assert_true(moved.ring == 17 && moved.capacity == 512 && moved.max_lag == 9 && moved.refused == TSOCKET_OK);
+    free(text);
+}
+
+static void a_refused_move_says_why(void **state)
+{
+    const struct tsi_move move = {.refused = TSOCKET_ELAPPED, .reason = "too slow"};
+    char *text = tsi_move_pack(&move);
+    struct tsi_move moved;
+
+    (void)state;
+    assert_int_equal(tsi_move_unpack(text, strlen(text), &moved), TSOCKET_OK);
+    assert_int_equal(moved.refused, TSOCKET_ELAPPED);
+    assert_string_equal(moved.reason, "too slow");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places_settings_and_moves_come_out_as_they_went_in),
+        cmocka_unit_test(a_refused_move_says_why),
         cmocka_unit_test(a_hot_message_is_24_little_endian_bytes),
         cmocka_unit_test(hot_messages_of_another_form_are_refused),
         cmocka_unit_test(a_hello_comes_out_as_it_went_in),

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A consumer that reads elsewhere: see src/producer/side.h for the other side of it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../ipc/clock.h"
+#include "../ipc/error.h"
+#include "../ipc/lifeline.h"
+#include "../ipc/log.h"
+#include "handle.h"
+
+/* --- asking where to read */
+
+bool tsc_move_is_due(const struct tsocket *ts)
+{
+    return ts->must_ask || tsi_control_summoned(ts->ring->control, ts->welcome.seat);
+}
+
+static int say_place(struct tsocket *ts, const char *type)
+{
+    struct tsi_hello message = {.place = ts->walk.from};
+
+    strcpy(message.type, type);
+    return tsc_link_say(&ts->link, &message);
+}
+
+bool tsc_move_ask(struct tsocket *ts)
+{
+    if (!ts->asked_place)
+        ts->asked_place = say_place(ts, "PLACE") == TSOCKET_OK;
+    return ts->asked_place;
+}
+
+/* Nothing that was seen of the ring holds for what comes next. */
+static void forget_place(struct tsocket *ts)
+{
+    ts->placed = false;
+    ts->head_seen = 0;
+    ts->len_seen = 0;
+    ts->asked_index = 0;
+}
+
+void tsc_move_to(struct tsocket *ts, const struct tsc_walk *walk)
+{
+    tsc_handle_tell_release(ts, true);
+    ts->walk = *walk;
+    ts->must_ask = true;
+    ts->asked_place = false;
+    forget_place(ts);
+}
+
+/* --- rings */
+
+static struct tsc_ring *find_ring(const struct tsocket *ts, uint32_t name)
+{
+    struct tsc_ring *ring = ts->rings;
+
+    while (ring != NULL && (ring->name != name || ring->gone))
+        ring = ring->next;
+    return ring;
+}
+
+static void read_from(struct tsocket *ts, struct tsc_ring *ring)
+{
+    ts->ring = ring;
+    ts->released = 0;
+    ts->release_due = false;
+    ts->save_up = tsc_handle_save_up(ts);
+}
+
+void tsc_move_leave_unused(struct tsocket *ts)
+{
+    for (struct tsc_ring **at = &ts->rings; *at != NULL;) {
+        struct tsc_ring *ring = *at;
+        struct tsi_hot hot = {.kind = TSI_LEFT, .ring = ring->name};
+        unsigned char message[TSI_HOT_BYTES];
+
+        tsi_hot_pack(&hot, message);
+        if (ring == ts->ring || ring == ts->group || ring->held > 0 ||
+            (!ring->gone && tsi_socket_send(ts->link.socket, 0, message, sizeof(message)) != TSOCKET_OK)) {
+            at = &ring->next; /* or the queue is full: the next time */
+            continue;
+        }
+        *at = ring->next;
+        tsc_ring_close(ring);
+    }
+}
+
+static int take_ring(struct tsocket *ts, const struct tsi_move *move, struct tsc_ring **ring_out)
+{
+    const struct tsi_layout *group = &ts->welcome.layout;
+    struct tsi_layout layout;
+    int rc = tsi_layout_init(group->fields, group->n_fields, move->capacity, group->mirror, &layout);
+
+    if (rc == TSOCKET_OK)
+        rc = tsc_link_take_ring(&ts->link, &layout, move->ring, ring_out);
+    if (rc != TSOCKET_OK)
+        return rc;
+    (*ring_out)->next = ts->rings;
+    ts->rings = *ring_out;
+    return TSOCKET_OK;
+}
+
+int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
+{
+    struct tsc_ring *ring;
+    struct tsi_move move;
+    int rc = tsi_move_unpack(text, len, &move);
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    if (move.refused != TSOCKET_OK) {
+        ts->refused = move.refused;
+        memcpy(ts->reason, move.reason, sizeof(ts->reason));
+        return tsi_fail(ts->refused, "%s", ts->reason);
+    }
+    ring = find_ring(ts, move.ring);
+    if (ring == NULL)
+        rc = take_ring(ts, &move, &ring);
+    if (rc != TSOCKET_OK)
+        return rc;
+    if (ring != ts->ring)
+        read_from(ts, ring);
+    ts->max_lag = move.max_lag;
+    ts->must_ask = false;
+    ts->asked_place = false;
+    forget_place(ts);
+    tsc_move_leave_unused(ts);
+    return TSOCKET_OK;
+}
+
+/* --- lost windows */
+
+static bool is_before(const struct tsc_walk *a, const struct tsc_walk *b)
+{
+    if (a->own_epoch != b->own_epoch)
+        return a->own_epoch < b->own_epoch;
+    if ((a->until > 0) != (b->until > 0))
+        return b->until > 0;
+    return a->round < b->round;
+}
+
+void tsc_move_note_lost(struct tsocket *ts, const struct tsc_window *window)
+{
+    const struct tsc_walk *now = ts->detour ? &ts->ahead : &ts->walk;
+    uint32_t i = ts->n_lost++;
+
+    while (i > 0 && is_before(&window->walk, &ts->lost[i - 1])) {
+        ts->lost[i] = ts->lost[i - 1];
+        i--;
+    }
+    ts->lost[i] = window->walk;
+    if (window->walk.own_epoch == now->own_epoch)
+        ts->received -= window->valid;
+}
+
+/* --- pause */
+
+static int check_free(const struct tsocket *ts, const char *call)
+{
+    if (ts->held.oldest < ts->held.next)
+        return tsi_fail(TSOCKET_EHELD, "%s: batches are held, which would be written over; release them first", call);
+    if (!ts->welcome.side)
+        return tsi_fail(TSOCKET_EREFUSED,
+                        "%s: the stream %s/%s has no side ring on which this consumer could go on; start tsocketd with "
+                        "--side-rings 1 or more",
+                        call, ts->welcome.daemon, ts->welcome.stream);
+    return TSOCKET_OK;
+}
+
+int tsocket_pause(struct tsocket *ts)
+{
+    int rc;
+
+    if (ts == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_pause: NULL");
+    if (tsc_handle_check(ts) != TSOCKET_OK)
+        return TSOCKET_EFORK;
+    if (ts->paused || ts->welcome.resident)
+        return TSOCKET_OK;
+    rc = check_free(ts, "tsocket_pause");
+    if (rc == TSOCKET_OK && tsi_lifeline_hung_up(ts->link.lifeline))
+        rc = tsi_fail(TSOCKET_GONE, "tsocket_pause: the daemon %s is gone", ts->welcome.daemon);
+    if (rc == TSOCKET_OK)
+        rc = say_place(ts, "PAUSE");
+    if (rc != TSOCKET_OK)
+        return rc;
+    ts->paused = true;
+    read_from(ts, ts->group); /* a side ring is given up: others may need it */
+    ts->must_ask = true;
+    ts->asked_place = false;
+    forget_place(ts);
+    tsc_move_leave_unused(ts);
+    return TSOCKET_OK;
+}
+
+int tsocket_resume(struct tsocket *ts)
+{
+    if (ts == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_resume: NULL");
+    if (tsc_handle_check(ts) != TSOCKET_OK)
+        return TSOCKET_EFORK;
+    if (!ts->paused)
+        return TSOCKET_OK;
+    if (tsi_lifeline_hung_up(ts->link.lifeline))
+        return tsi_fail(TSOCKET_GONE, "tsocket_resume: the daemon %s is gone", ts->welcome.daemon);
+    if (!tsc_move_ask(ts))
+        return tsi_fail(TSOCKET_EAGAIN, "tsocket_resume: the queue to the daemon is full");
+    ts->paused = false;
+    return TSOCKET_OK;
+}
+
+/* --- tokens */
+
+/* Of the place `after`, behind which `walk` leads on. */
+static int make_token(const struct tsocket *ts, const struct tsi_place *after, const struct tsc_walk *walk,
+                      char text_out[TSOCKET_TOKEN_MAX + 1])
+{
+    uint64_t index = tsc_handle_index(ts, walk) - (uint64_t)ts->rank * ts->batch; /* the job's, not this rank's */
+    struct tsi_token token = {
+        .from = *after,
+        .ahead = index > after->index ? index - after->index : 0,
+        .wrap = walk->wrap,
+        .until = walk->until,
+    };
+
+    if (ts->welcome.origin[0] == '\0')
+        return tsi_fail(TSOCKET_EREFUSED, "the stream %s/%s cannot go back: there are no tokens of it",
+                        ts->welcome.daemon, ts->welcome.stream);
+    memcpy(token.origin, ts->welcome.origin, sizeof(token.origin));
+    return tsi_token_pack(&token, text_out);
+}
+
+/* Where it goes on, whatever it is about to give again before. */
+static int token_of_next(const struct tsocket *ts, char text_out[TSOCKET_TOKEN_MAX + 1])
+{
+    const struct tsc_walk *walk = ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+
+    return make_token(ts, &walk->from, walk, text_out);
+}
+
+int tsocket_token(const struct tsocket *ts, const struct tsocket_batch *batch, char text_out[TSOCKET_TOKEN_MAX + 1])
+{
+    const struct tsc_window *window;
+    struct tsc_walk next;
+
+    if (ts == NULL || text_out == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_token: NULL");
+    if (tsc_handle_check(ts) != TSOCKET_OK)
+        return TSOCKET_EFORK;
+    if (batch == NULL)
+        return token_of_next(ts, text_out);
+    window = tsc_held_find(&ts->held, batch->id);
+    if (window == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_token: batch %" PRIu64 " is not held by this handle", batch->id);
+    if (window->again) /* those behind it have been given already */
+        return token_of_next(ts, text_out);
+    next = window->walk;
+    next.round++;
+    return make_token(ts, &window->after, &next, text_out);
+}
+
+/* --- a daemon that has gone */
+
+static int gone(const struct tsocket *ts)
+{
+    static const char *const why[] = {
+        [0] = "has died",
+        [TSI_RUNNING] = "has died",
+        [TSI_FINISHED] = "has ended",
+        [TSI_CLOSING] = "is closing: it was told to stop",
+        [TSI_FAILED] = "has given up; its log says why",
+    };
+    enum tsi_state state = tsi_control_state(ts->ring->control);
+
+    return tsi_fail(TSOCKET_GONE, "the daemon %s %s", ts->welcome.daemon,
+                    (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0]);
+}
+
+static int check_same(const struct tsi_layout *a, const struct tsi_layout *b)
+{
+    bool same = a->n_fields == b->n_fields && a->mirror == b->mirror;
+
+    for (uint32_t i = 0; same && i < a->n_fields; i++)
+        same = memcmp(&a->fields[i], &b->fields[i], sizeof(a->fields[i])) == 0;
+    return same ? TSOCKET_OK
+                : tsi_fail(TSOCKET_EREFUSED, "the daemon has come back with other fields or another --max-batch");
+}
+
+/* What is held stays mapped: nobody writes there any more. */
+static int adopt(struct tsocket *ts, struct tsc_attachment *attachment)
+{
+    int rc = check_same(&ts->welcome.layout, &attachment->welcome.layout);
+
+    if (rc != TSOCKET_OK) {
+        tsc_detach(attachment);
+        return rc;
+    }
+    for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next)
+        ring->gone = true;
+    tsc_fork_forget(&ts->guard);
+    tsc_link_close(&ts->link);
+    ts->link = attachment->link;
+    ts->welcome = attachment->welcome;
+    attachment->ring->next = ts->rings;
+    ts->rings = ts->group = attachment->ring;
+    read_from(ts, ts->group);
+    ts->gone = false;
+    ts->gone_ns = 0;
+    ts->must_ask = false;
+    ts->asked_place = false;
+    forget_place(ts);
+    tsc_move_leave_unused(ts);
+    return tsc_fork_watch(&ts->guard, ts->link.lifeline);
+}
+
+/* Tells the new daemon where this consumer is, as any other that resumes. */
+static int attach_again(struct tsocket *ts, int timeout_ms, struct tsc_attachment *attachment_out)
+{
+    int rc = make_token(ts, &ts->walk.from, &ts->walk, ts->hello.resume);
+
+    return rc == TSOCKET_OK ? tsc_attach(ts->welcome.daemon, &ts->hello, timeout_ms, attachment_out) : rc;
+}
+
+int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
+{
+    struct tsc_attachment attachment;
+    uint64_t now_ns = tsi_clock_ns(), give_up_ns;
+    int rc = gone(ts);
+
+    if (ts->reconnect_ms == 0 || ts->welcome.origin[0] == '\0' || tsi_control_state(ts->ring->control) == TSI_FINISHED)
+        return rc;
+    if (ts->gone_ns == 0) {
+        tsi_log('W', "%s; waiting for its return", tsocket_last_error());
+        ts->gone_ns = now_ns;
+    }
+    give_up_ns = ts->reconnect_ms < 0 ? UINT64_MAX : ts->gone_ns + (uint64_t)ts->reconnect_ms * TSI_NS_PER_MS;
+    if (deadline_ns > give_up_ns)
+        deadline_ns = give_up_ns;
+    rc = attach_again(ts, tsi_clock_left_ms(now_ns, deadline_ns), &attachment);
+    if (rc == TSOCKET_OK)
+        return adopt(ts, &attachment);
+    if (rc == TSOCKET_EINTR || (rc != TSOCKET_ENOTFOUND && rc != TSOCKET_GONE))
+        return rc;
+    if (tsi_clock_ns() >= give_up_ns)
+        return gone(ts);
+    return rc == TSOCKET_GONE ? TSOCKET_OK : TSOCKET_EAGAIN; /* it was dying when it was asked: once more */
+}

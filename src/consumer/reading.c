@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reading.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- streams ---- */
+
+/* Room for one more item. False: no memory. */
+static bool grow(void **items, size_t n, size_t *room, size_t size)
+{
+    size_t more = *room > 0 ? 2 * *room : 16;
+    void *grown;
+
+    if (n < *room)
+        return true;
+    grown = realloc(*items, more * size);
+    if (grown == NULL)
+        return false;
+    *items = grown;
+    *room = more;
+    return true;
+}
+
+/* The first entry of that epoch or a later one. */
+static size_t place_of(const struct tsc_stream *stream, uint64_t epoch)
+{
+    size_t low = 0, high = stream->n_lengths;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (stream->lengths[middle].epoch < epoch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+uint64_t tsc_stream_length(const struct tsc_stream *stream, uint64_t epoch)
+{
+    uint64_t like = stream->resident ? 0 : epoch;
+    size_t i = place_of(stream, like);
+
+    return i < stream->n_lengths && stream->lengths[i].epoch == like ? stream->lengths[i].len : TSC_TO_THE_END;
+}
+
+void tsc_stream_set_length(struct tsc_stream *stream, uint64_t epoch, uint64_t len, struct tsc_findings *findings)
+{
+    uint64_t before = tsc_stream_length(stream, epoch);
+    size_t i = place_of(stream, epoch);
+    void *items = stream->lengths;
+
+    if (before != TSC_TO_THE_END) {
+        if (before != len)
+            tsc_findings_add(
+                findings,
+                &(struct tsc_finding){
+                    .what = TSC_TWO_LENGTHS, .stream = stream->name, .epoch = epoch, .from = before, .to = len});
+        return;
+    }
+    if (!grow(&items, stream->n_lengths, &stream->lengths_room, sizeof(*stream->lengths))) {
+        findings->no_memory = true;
+        return;
+    }
+    stream->lengths = items;
+    memmove(&stream->lengths[i + 1], &stream->lengths[i], (stream->n_lengths - i) * sizeof(*stream->lengths));
+    stream->lengths[i] = (struct tsc_length){epoch, len};
+    stream->n_lengths++;
+}
+
+void tsc_stream_destroy(struct tsc_stream *stream)
+{
+    free(stream->name);
+    free(stream->dataset);
+    free(stream->recipe);
+    free(stream->lengths);
+    free(stream->shares);
+    free(stream);
+}
+
+static void add_share(struct tsc_reading *reading, uint64_t epoch, struct tsc_findings *findings)
+{
+    struct tsc_stream *stream = reading->stream->same;
+    void *items = stream->shares;
+
+    if (!grow(&items, stream->n_shares, &stream->shares_room, sizeof(*stream->shares))) {
+        findings->no_memory = true;
+        return;
+    }
+    stream->shares = items;
+    stream->shares[stream->n_shares++] = (struct tsc_share){.epoch = epoch,
+                                                            .first = reading->first,
+                                                            .batch = reading->batch,
+                                                            .rank = reading->rank,
+                                                            .world = reading->world};
+}
+
+/* ---- one epoch ---- */
+
+static void find(const struct tsc_reading *reading, struct tsc_findings *findings, enum tsc_what what, uint64_t epoch,
+                 uint64_t from, uint64_t to)
+{
+    tsc_findings_add(findings, &(struct tsc_finding){.what = what,
+                                                     .who = reading->who,
+                                                     .stream = reading->stream->name,
+                                                     .epoch = epoch,
+                                                     .from = from,
+                                                     .to = to});
+}
+
+/* Of the samples between a stretch's begin and `to`, how many lie in this reader's windows. */
+static uint64_t own(const struct tsc_reading *reading, const struct tsc_stretch *stretch, uint64_t to)
+{
+    uint64_t n = to - stretch->begin, stride = (uint64_t)reading->batch * reading->world;
+    uint64_t before = (uint64_t)reading->rank * reading->batch, rest = n % stride;
+    uint64_t part = rest > before ? rest - before : 0;
+
+    return n / stride * reading->batch + (part < reading->batch ? part : reading->batch);
+}
+
+static uint64_t end_of(const struct tsc_reading *reading, const struct tsc_stretch *stretch)
+{
+    return stretch->until != TSC_TO_THE_END ? stretch->until : tsc_stream_length(reading->stream, stretch->epoch);
+}
+
+static struct tsc_span mark(struct tsc_reading *reading, uint64_t epoch, uint64_t from, uint64_t to,
+                            struct tsc_findings *findings)
+{
+    bool was_full = reading->passed.full;
+    struct tsc_span twice = tsc_spans_add(&reading->passed, from, to);
+
+    if (reading->passed.full && !was_full)
+        find(reading, findings, TSC_SCATTERED, epoch, 0, 0);
+    return twice;
+}
+
+/* Everything of the first stretch before `to` is released. */
+static void pass(struct tsc_reading *reading, uint64_t to, struct tsc_findings *findings)
+{
+    struct tsc_stretch *stretch = &reading->stretches[0];
+    struct tsc_span twice;
+
+    if (to <= stretch->pos)
+        return;
+    twice = mark(reading, stretch->epoch, stretch->pos, to, findings);
+    if (twice.from < twice.to)
+        find(reading, findings, TSC_TWICE, stretch->epoch, twice.from, twice.to);
+    reading->who->samples += own(reading, stretch, to) - own(reading, stretch, stretch->pos);
+    stretch->pos = to;
+}
+
+/* What does not fill the last window was not given, where it was not wanted. */
+static void drop_tail(struct tsc_reading *reading, const struct tsc_stretch *stretch)
+{
+    uint64_t stride = (uint64_t)reading->batch * reading->world;
+    uint64_t whole = (stretch->pos - stretch->begin) / stride * reading->batch;
+
+    if (reading->last != TSOCKET_LAST_DROP || stretch->until != TSC_TO_THE_END)
+        return;
+    uint64_t tail = own(reading, stretch, stretch->pos) - whole;
+    reading->who->dropped += tail;
+    reading->who->samples -= tail < reading->who->samples ? tail : reading->who->samples;
+}
+
+static void count_epoch(struct tsc_consumer *who, uint64_t epoch)
+{
+    if (epoch < who->next_epoch)
+        return;
+    who->epochs++;
+    who->next_epoch = epoch + 1;
+}
+
+/* The epoch is behind it: all of it must have been passed. */
+static void complete(struct tsc_reading *reading, uint64_t epoch, struct tsc_findings *findings)
+{
+    struct tsc_consumer *who = reading->who;
+    uint64_t len = tsc_stream_length(reading->stream, epoch);
+    struct tsc_span gap;
+
+    if (len == TSC_TO_THE_END) {
+        find(reading, findings, TSC_NO_LENGTH, epoch, 0, 0);
+        return;
+    }
+    gap = tsc_spans_missing(&reading->passed, reading->late, len);
+    for (; gap.from < gap.to; gap = tsc_spans_missing(&reading->passed, gap.to, len)) {
+        if (reading->vouched)
+            who->by_token += gap.to - gap.from;
+        else
+            find(reading, findings, TSC_MISSING, epoch, gap.from, gap.to);
+    }
+    gap = tsc_spans_missing(&reading->passed, len, TSC_TO_THE_END);
+    if (gap.from != len)
+        find(reading, findings, TSC_BEYOND, epoch, gap.from, len);
+    count_epoch(who, epoch);
+    if (reading->world > 1)
+        add_share(reading, epoch, findings);
+}
+
+static void begin_epoch(struct tsc_reading *reading)
+{
+    reading->passed = (struct tsc_spans){0};
+    reading->first = reading->stretches[0].begin;
+    reading->late = 0;
+    reading->vouched = false;
+    reading->carried = false;
+}
+
+/* The first stretch is read to its end; the next one begins: of this epoch, or of the one after it. */
+static void finish_stretch(struct tsc_reading *reading, struct tsc_findings *findings)
+{
+    struct tsc_stretch done = reading->stretches[0];
+    uint64_t end = end_of(reading, &done);
+
+    if (end != TSC_TO_THE_END) {
+        pass(reading, end, findings);
+        drop_tail(reading, &reading->stretches[0]);
+    }
+    reading->n_stretches--;
+    memmove(&reading->stretches[0], &reading->stretches[1], reading->n_stretches * sizeof(done));
+    if (reading->n_stretches > 0 && reading->stretches[0].epoch == done.epoch)
+        return;
+    complete(reading, done.epoch, findings);
+    if (reading->n_stretches == 0)
+        reading->stretches[reading->n_stretches++] =
+            (struct tsc_stretch){.epoch = done.epoch + 1, .until = TSC_TO_THE_END};
+    else if (reading->stretches[0].epoch > done.epoch + 1)
+        find(reading, findings, TSC_MISSING, done.epoch + 1, 0, tsc_stream_length(reading->stream, done.epoch + 1));
+    begin_epoch(reading);
+}
+
+/* ---- records ---- */
+
+static bool is_within(const struct tsc_stretch *stretch, uint64_t epoch, uint64_t index)
+{
+    return stretch->epoch == epoch && index >= stretch->pos && index < stretch->until;
+}
+
+/* Not yet about anybody: who it is shows with its first place. */
+static void stray(const struct tsc_reading *reading, struct tsc_findings *findings)
+{
+    tsc_findings_add(findings, &(struct tsc_finding){.what = TSC_STRAY, .from = reading->id});
+}
+
+static void first_place(struct tsc_reading *reading, const struct tsc_stretch *stretch, struct tsc_findings *findings)
+{
+    reading->placed = true;
+    reading->stretches[0] = *stretch;
+    reading->n_stretches = 1;
+    if (!reading->carried)
+        reading->first = stretch->begin;
+    if (stretch->begin > 0 && !reading->resumed && reading->join == TSOCKET_JOIN_NOW) {
+        reading->late = stretch->begin;
+        find(reading, findings, TSC_PARTIAL, stretch->epoch, stretch->begin, 0);
+    }
+}
+
+void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t index, uint64_t until,
+                       struct tsc_findings *findings)
+{
+    const struct tsc_stretch stretch = {.epoch = epoch, .begin = index, .pos = index, .until = until};
+    struct tsc_stretch *front = &reading->stretches[0];
+
+    if (!reading->placed) {
+        first_place(reading, &stretch, findings);
+        return;
+    }
+    for (uint32_t i = 0; i < reading->n_stretches; i++) {
+        if (is_within(&reading->stretches[i], epoch, index)) { /* it goes on where it is, or will come to it */
+            reading->stretches[i].until = until;
+            return;
+        }
+    }
+    if (epoch == front->epoch && index < front->pos && until > front->begin)
+        *front = stretch; /* back to what it had released */
+    else if (epoch < front->epoch || reading->n_stretches == TSC_STRETCHES_MAX)
+        find(reading, findings, TSC_SCATTERED, epoch, 0, 0);
+    else
+        reading->stretches[reading->n_stretches++] = stretch;
+}
+
+static bool comes_later(const struct tsc_reading *reading, uint64_t epoch, uint64_t index)
+{
+    for (uint32_t i = 1; i < reading->n_stretches; i++) {
+        const struct tsc_stretch *stretch = &reading->stretches[i];
+
+        if (is_within(stretch, epoch, index) || (stretch->epoch == epoch && index == stretch->until))
+            return true;
+    }
+    return false;
+}
+
+/* Within the epoch that it reads. */
+static bool release_here(struct tsc_reading *reading, uint64_t index, struct tsc_findings *findings)
+{
+    const struct tsc_stretch *front = &reading->stretches[0];
+
+    if (index >= front->pos && index <= front->until) {
+        pass(reading, index, findings);
+        return true;
+    }
+    if (comes_later(reading, front->epoch, index))
+        return false;
+    if (index > front->until)
+        find(reading, findings, TSC_BEYOND, front->epoch, index, front->until);
+    return true; /* or it is old news */
+}
+
+void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t index, struct tsc_findings *findings)
+{
+    struct tsc_stretch *front = &reading->stretches[0];
+
+    if (!reading->placed) {
+        stray(reading, findings);
+        return;
+    }
+    while (epoch >= front->epoch) {
+        if (epoch == front->epoch && release_here(reading, index, findings))
+            return;
+        if (epoch > front->epoch && end_of(reading, front) == TSC_TO_THE_END) { /* nothing can be said of it */
+            find(reading, findings, TSC_NO_LENGTH, front->epoch, 0, 0);
+            *front = (struct tsc_stretch){.epoch = epoch, .until = TSC_TO_THE_END};
+            reading->n_stretches = 1;
+            begin_epoch(reading);
+        } else {
+            finish_stretch(reading, findings);
+        }
+    }
+}
+
+void tsc_reading_skipped(struct tsc_reading *reading, uint64_t epoch, uint64_t from, uint64_t to,
+                         struct tsc_findings *findings)
+{
+    struct tsc_stretch *last = &reading->stretches[reading->n_stretches > 0 ? reading->n_stretches - 1 : 0];
+    struct tsc_stretch rest = *last;
+
+    if (!reading->placed || from >= to) {
+        stray(reading, findings);
+        return;
+    }
+    find(reading, findings, TSC_SKIPPED, epoch, from, to);
+    reading->who->skipped += to - from;
+    if (last->epoch != epoch || from < last->pos || to > last->until)
+        return;
+    if (epoch == reading->stretches[0].epoch)
+        mark(reading, epoch, from, to, findings);
+    rest.begin = rest.pos = to;
+    if (from == last->pos) {
+        *last = rest;
+    } else if (reading->n_stretches < TSC_STRETCHES_MAX) {
+        last->until = from;
+        reading->stretches[reading->n_stretches++] = rest;
+    } else {
+        find(reading, findings, TSC_SCATTERED, epoch, 0, 0);
+    }
+}
+
+/* ---- attachments in a row ---- */
+
+/* In the order in which the epoch was read: what lies before the place where it began, comes last. */
+static bool comes_after(const struct tsc_reading *reading, uint64_t a, uint64_t b)
+{
+    bool a_lap = a < reading->first, b_lap = b < reading->first;
+
+    return a_lap != b_lap ? a_lap : a > b;
+}
+
+/* In the epoch in which the one before had ended: the token is newer than the last release, or older. */
+static void continue_here(struct tsc_reading *reading, const struct tsc_reading *before, uint64_t index,
+                          struct tsc_findings *findings)
+{
+    uint64_t was = tsc_reading_index(before), epoch = tsc_reading_epoch(before);
+    uint64_t len = tsc_stream_length(before->stream, epoch);
+    struct tsc_consumer *who = reading->who;
+    bool other_lap = (was < before->first) != (index < before->first);
+
+    reading->carried = true;
+    reading->passed = before->passed;
+    reading->first = before->first;
+    reading->late = before->late;
+    reading->vouched = before->vouched || (other_lap && len == TSC_TO_THE_END);
+    if (comes_after(before, index, was)) {
+        mark(reading, epoch, was, other_lap ? (len != TSC_TO_THE_END ? len : was) : index, findings);
+        mark(reading, epoch, 0, other_lap ? index : 0, findings);
+        who->by_token += other_lap ? index + (len != TSC_TO_THE_END ? len - was : 0) : index - was;
+    } else {
+        who->again += tsc_spans_remove(&reading->passed, index, other_lap ? TSC_TO_THE_END : was);
+        who->again += other_lap ? tsc_spans_remove(&reading->passed, 0, was) : 0;
+    }
+}
+
+/* The token is from a later epoch than the last release: it says that all between was had. */
+static void continue_later(struct tsc_reading *reading, struct tsc_reading *before, uint64_t epoch, uint64_t index,
+                           struct tsc_findings *findings)
+{
+    const struct tsc_stream *stream = before->stream;
+    struct tsc_consumer *who = reading->who;
+    uint64_t begun = tsc_reading_epoch(before);
+
+    before->vouched = true;
+    if (tsc_stream_length(stream, begun) != TSC_TO_THE_END)
+        complete(before, begun, findings);
+    else
+        count_epoch(who, begun);
+    for (size_t i = place_of(stream, begun + 1); i < stream->n_lengths && stream->lengths[i].epoch < epoch; i++) {
+        count_epoch(who, stream->lengths[i].epoch);
+        who->by_token += stream->lengths[i].len;
+    }
+    who->by_token += index;
+    reading->carried = true;
+    mark(reading, epoch, 0, index, findings);
+}
+
+/* The token is from an epoch that was completed since: what it gets from there on, it gets once more. */
+static void continue_earlier(struct tsc_reading *reading, const struct tsc_reading *before, uint64_t epoch,
+                             uint64_t index)
+{
+    const struct tsc_stream *stream = before->stream;
+    uint64_t again = 0;
+
+    for (size_t i = place_of(stream, epoch);
+         i < stream->n_lengths && stream->lengths[i].epoch < before->stretches[0].epoch; i++)
+        again += stream->lengths[i].len;
+    for (uint32_t i = 0; i < before->passed.n; i++)
+        again += before->passed.items[i].to - before->passed.items[i].from;
+    reading->who->again += again > index ? again - index : 0;
+    reading->vouched = true;
+}
+
+void tsc_reading_continue(struct tsc_reading *reading, struct tsc_reading *before, uint64_t epoch, uint64_t index,
+                          struct tsc_findings *findings)
+{
+    uint64_t begun = tsc_reading_epoch(before);
+
+    before->continued = true;
+    if (epoch == begun)
+        continue_here(reading, before, index, findings);
+    else if (epoch > begun)
+        continue_later(reading, before, epoch, index, findings);
+    else
+        continue_earlier(reading, before, epoch, index);
+}
+
+void tsc_reading_end(struct tsc_reading *reading, struct tsc_findings *findings)
+{
+    reading->ended = true;
+    if (!reading->placed)
+        return;
+    for (uint32_t i = 0; i < reading->n_stretches; i++) {
+        const struct tsc_stretch *stretch = &reading->stretches[i];
+
+        if (stretch->epoch == reading->stretches[0].epoch && stretch->pos < end_of(reading, stretch))
+            return;
+    }
+    while (reading->stretches[0].pos > 0 && end_of(reading, &reading->stretches[0]) == reading->stretches[0].pos)
+        finish_stretch(reading, findings);
+}
+
+/* ---- where it is ---- */
+
+uint64_t tsc_reading_epoch(const struct tsc_reading *reading)
+{
+    return reading->stretches[0].epoch;
+}
+
+uint64_t tsc_reading_index(const struct tsc_reading *reading)
+{
+    return reading->stretches[0].pos;
+}
+
+bool tsc_reading_in_the_middle(const struct tsc_reading *reading)
+{
+    const struct tsc_stretch *front = &reading->stretches[0];
+
+    return reading->placed && (reading->passed.n > 0 || front->begin > 0 || reading->carried);
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "side.h"
+
+#include <inttypes.h>
+
+#include "../ipc/clock.h"
+#include "../ipc/error.h"
+#include "../ipc/log.h"
+#include "join.h"
+
+enum {
+    COLLECT_MS = 250, /* for others who resume as well: the group begins at the first of their places */
+};
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* --- places */
+
+/* Whether the ring has the place, between its floor and the end of the epoch that it is in. */
+static bool find(const struct tsp_stream *ring, const struct tsi_place *place, uint64_t *position_out)
+{
+    struct tsi_sight sight;
+
+    if (ring->filler.stopped || place->epoch > ring->filler.epoch ||
+        place->epoch < MAX(tsp_stream_oldest_epoch(ring), ring->cut_epochs))
+        return false;
+    sight = tsp_stream_epoch(ring, place->epoch);
+    if (sight.start + place->index < ring->floor || place->index > sight.len)
+        return false;
+    *position_out = sight.start + place->index;
+    return true;
+}
+
+bool tsp_side_find(const struct tsp_stream *stream, const struct tsi_place *place, uint64_t *position_out)
+{
+    return find(stream, place, position_out);
+}
+
+static struct tsi_place place_of(const struct tsp_consumer *consumer)
+{
+    uint64_t epoch = tsp_stream_epoch_of(consumer->ring, consumer->released);
+
+    return (struct tsi_place){.epoch = epoch,
+                              .index = consumer->released - tsp_stream_epoch(consumer->ring, epoch).start};
+}
+
+/* The epoch behind the one that is being made: waiting for that needs no side ring. */
+static bool is_next_epoch(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    return place->epoch == stream->filler.epoch + 1 && place->index == 0;
+}
+
+static int check_place(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    const struct tsocket_stream_options *options = &stream->options;
+
+    if (place->index + place->removed <= options->epoch_samples && stream->origin[0] != '\0' &&
+        (options->epochs == 0 || place->epoch < options->epochs))
+        return TSOCKET_OK;
+    return tsi_fail(TSOCKET_EPROTOCOL, "there is no place %" PRIu64 " (%" PRIu64 " left out) in epoch %" PRIu64,
+                    place->index, place->removed, place->epoch);
+}
+
+/* --- summons */
+
+static void summon(struct tsp_consumer *consumer, bool on)
+{
+    consumer->summoned = on;
+    tsi_control_summon(consumer->watches->control, consumer->seat, on);
+}
+
+/* From now on it looks at the page of that ring. */
+static void watch(struct tsp_consumer *consumer, struct tsp_stream *ring)
+{
+    summon(consumer, false);
+    consumer->watches = ring;
+    consumer->ring = ring;
+    consumer->state = TSP_READING;
+    consumer->fresh = false;
+    consumer->asks = false;
+}
+
+void tsp_side_park(struct tsp_consumer *consumer, const char *why, uint64_t now_ns)
+{
+    if (consumer->ring != NULL && consumer->state == TSP_READING)
+        consumer->place = place_of(consumer); /* as far as is known; it will say */
+    if (consumer->ring == consumer->side)
+        consumer->side_released = consumer->released;
+    consumer->state = TSP_PARKED;
+    consumer->ring = NULL;
+    consumer->parked_for = why;
+    consumer->parked_ns = now_ns;
+    consumer->parked++;
+    summon(consumer, true);
+}
+
+void tsp_side_tell(struct tsp_consumer *consumer)
+{
+    if (consumer->state == TSP_READING && !consumer->stream->options.resident)
+        summon(consumer, true);
+}
+
+int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)
+{
+    uint64_t position;
+    int rc = check_place(consumer->stream, place);
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    consumer->asks = true;
+    if (consumer->state == TSP_READING && consumer->ring == consumer->stream &&
+        !find(consumer->stream, place, &position) &&
+        !is_next_epoch(consumer->stream, place)) /* the group does not wait until there is a side ring */
+        tsp_side_park(consumer, "behind", now_ns);
+    consumer->place = *place;
+    return TSOCKET_OK;
+}
+
+int tsp_side_pause(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)
+{
+    int rc = check_place(consumer->stream, place);
+
+    if (rc != TSOCKET_OK || consumer->state == TSP_PARKED)
+        return rc;
+    tsp_side_park(consumer, "paused", now_ns);
+    consumer->place = *place;
+    consumer->asks = false;
+    return TSOCKET_OK;
+}
+
+/* --- side rings */
+
+bool tsp_side_fits(const struct tsp_stream *stream, const struct tsi_hello *hello)
+{
+    return stream->n_sides > 0 && tsp_join_room(stream, hello) <= stream->sides[0]->layout.capacity;
+}
+
+uint32_t tsp_side_used(const struct tsp_stream *stream)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        n += stream->sides[i]->assigned;
+    return n;
+}
+
+static void assign(struct tsp_stream *stream, struct tsp_consumer *consumer)
+{
+    for (uint32_t i = 0; i < stream->n_sides && consumer->side == NULL; i++) {
+        struct tsp_stream *side = stream->sides[i];
+
+        if (side->assigned || side->filler.out > 0)
+            continue;
+        side->assigned = true;
+        side->serial += TSOCKET_SIDE_RINGS_MAX; /* it began with i: unlike those of the others */
+        consumer->side = side;
+        consumer->side_released = side->filler.head;
+    }
+}
+
+static void give_up_side(struct tsp_consumer *consumer)
+{
+    tsp_filler_stop(&consumer->side->filler);
+    consumer->side->assigned = false;
+    consumer->side = NULL;
+}
+
+void tsp_side_left(struct tsp_consumer *consumer, uint32_t serial)
+{
+    if (consumer->side != NULL && consumer->side->serial == serial && consumer->ring != consumer->side)
+        give_up_side(consumer);
+}
+
+void tsp_side_forget(struct tsp_consumer *consumer)
+{
+    if (consumer->side != NULL)
+        give_up_side(consumer);
+    if (consumer->watches != NULL)
+        summon(consumer, false);
+}
+
+/* Begins its side ring at its place, unless that is there already. False: claims are still out. */
+static bool begin_side(struct tsp_consumer *consumer)
+{
+    struct tsp_stream *side = consumer->side;
+    struct tsp_filler *filler = &side->filler;
+    uint64_t position;
+
+    if (find(side, &consumer->place, &position) && position <= filler->head)
+        return true;
+    tsp_filler_stop(filler);
+    if (filler->out > 0)
+        return false;
+    tsp_stream_restart(side, &consumer->place, filler->head - consumer->place.index);
+    return true;
+}
+
+/* --- moving */
+
+static void move_to_group(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
+                          uint64_t position, uint64_t now_ns)
+{
+    /* what it holds of the group's ring it holds further on, unless it was parked meanwhile */
+    uint64_t released = consumer->ring == stream ? MIN(consumer->released, position) : position;
+
+    if (consumer->side != NULL) {
+        if (consumer->ring == consumer->side)
+            consumer->side_released = consumer->released;
+        tsp_filler_stop(&consumer->side->filler);
+    }
+    tsp_join_activate(stream, roster, consumer, consumer->place.epoch, released, now_ns);
+    watch(consumer, stream);
+}
+
+/* It waits for an epoch that has not begun: where it has read to the end of the one before, nothing changes. */
+static void wait_in_group(struct tsp_stream *stream, struct tsp_consumer *consumer)
+{
+    bool joins = consumer->state == TSP_PARKED;
+
+    watch(consumer, stream);
+    if (!joins)
+        return;
+    consumer->state = TSP_JOINING;
+    consumer->epoch = consumer->place.epoch;
+}
+
+static bool move_to_side(struct tsp_stream *stream, struct tsp_consumer *consumer)
+{
+    uint64_t position;
+
+    if (consumer->side == NULL)
+        assign(stream, consumer);
+    if (consumer->side == NULL || !begin_side(consumer))
+        return false;
+    if (consumer->ring != consumer->side)
+        consumer->released = consumer->side_released;
+    if (find(consumer->side, &consumer->place, &position))
+        consumer->released = MIN(consumer->released, position);
+    watch(consumer, consumer->side);
+    return true;
+}
+
+bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
+                     uint64_t now_ns, struct tsi_move *move_out, bool *same_out)
+{
+    uint64_t position;
+
+    *move_out = (struct tsi_move){.max_lag = consumer->max_lag};
+    if (consumer->evicted) {
+        consumer->asks = false;
+        move_out->refused = tsi_fail(TSOCKET_ELAPPED, "detached: the group has waited for it for too long");
+        return true;
+    }
+    if (consumer->fresh && !stream->open)
+        return false;
+    if (find(stream, &consumer->place, &position) &&
+        !(tsp_side_is_free(stream, roster) && position > stream->filler.head)) {
+        move_to_group(stream, roster, consumer, position, now_ns);
+    } else if (is_next_epoch(stream, &consumer->place) && consumer->ring != consumer->side) {
+        wait_in_group(stream, consumer);
+    } else if (tsp_side_is_free(stream, roster) || !tsp_side_fits(stream, &consumer->hello) ||
+               !move_to_side(stream, consumer)) {
+        return false;
+    }
+    move_out->ring = consumer->ring->home != NULL ? consumer->ring->serial : 0;
+    move_out->capacity = consumer->ring->layout.capacity;
+    *same_out = move_out->ring == 0 || move_out->ring == consumer->side_sent;
+    if (move_out->ring != 0)
+        consumer->side_sent = move_out->ring;
+    return true;
+}
+
+/* --- beginning at a token */
+
+bool tsp_side_is_free(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    for (uint32_t i = 0; i < roster->n; i++) {
+        const struct tsp_consumer *consumer = roster->consumers[i];
+
+        if (consumer->stream == stream && !(consumer->state == TSP_PARKED && consumer->fresh))
+            return false;
+    }
+    return true;
+}
+
+/* Of all that have come with a token and not begun, the one with the first place; and since when the first waits. */
+static const struct tsp_consumer *first_of_fresh(const struct tsp_stream *stream, const struct tsp_roster *roster,
+                                                 uint64_t *since_ns_out)
+{
+    const struct tsp_consumer *first = NULL;
+
+    *since_ns_out = UINT64_MAX;
+    for (uint32_t i = 0; i < roster->n; i++) {
+        const struct tsp_consumer *consumer = roster->consumers[i];
+
+        if (consumer->stream != stream || !consumer->fresh)
+            continue;
+        if (consumer->parked_ns < *since_ns_out)
+            *since_ns_out = consumer->parked_ns;
+        if (first == NULL || consumer->place.epoch < first->place.epoch ||
+            (consumer->place.epoch == first->place.epoch && consumer->place.index < first->place.index))
+            first = consumer;
+    }
+    return first;
+}
+
+/* Where the group's ring should begin anew, or NULL: nowhere, or not yet. */
+static const struct tsi_place *wanted_place(const struct tsp_stream *stream, const struct tsp_roster *roster,
+                                            uint64_t now_ns)
+{
+    uint64_t since_ns;
+    const struct tsp_consumer *first = first_of_fresh(stream, roster, &since_ns);
+
+    if (first == NULL || !stream->open || !tsp_side_is_free(stream, roster) ||
+        now_ns < since_ns + COLLECT_MS * TSI_NS_PER_MS)
+        return NULL;
+    return &first->place;
+}
+
+static bool is_behind_head(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    uint64_t position;
+
+    return find(stream, place, &position) && position <= stream->filler.head;
+}
+
+/* The filler is stopped, and all claims are back: begins at a token's place, or where it was. */
+static void restart_group(struct tsp_stream *stream, const struct tsi_place *place)
+{
+    struct tsp_filler *filler = &stream->filler;
+    struct tsi_place here = {.epoch = filler->epoch,
+                             .index = filler->head - filler->start,
+                             .removed = stream->options.epoch_samples - filler->len};
+
+    if (place == NULL)
+        place = &here;
+    if (place->epoch == filler->epoch && filler->start + place->index >= filler->head)
+        tsp_stream_restart(stream, place, filler->start);
+    else
+        tsp_stream_restart(stream, place, filler->next);
+    stream->keep_until_ns = 0;
+    tsi_log('I', "stream %s: goes on in epoch %" PRIu64 " at sample %" PRIu64, stream->name, place->epoch,
+            place->index);
+}
+
+static void begin_at_token(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+{
+    const struct tsi_place *place = wanted_place(stream, roster, now_ns);
+
+    if (!stream->filler.stopped && place != NULL && !is_behind_head(stream, place))
+        tsp_filler_stop(&stream->filler);
+    if (stream->filler.stopped && stream->filler.out == 0)
+        restart_group(stream, place);
+}
+
+/* --- progress */
+
+static void overstay(struct tsp_stream *stream, struct tsp_consumer *consumer, uint64_t now_ns)
+{
+    const char *what = "parked";
+
+    if (consumer->hello.on_lag == TSOCKET_LAG_DETACH) {
+        consumer->evicted = true;
+        what = "detached";
+    } else if (!tsp_side_fits(stream, &consumer->hello)) {
+        stream->holder_ns = now_ns; /* nothing can be done; said again after the same time */
+        tsi_log('W',
+                "stream %s: consumer %s (process %d) keeps the others waiting for %.1f s, and there is no side ring "
+                "on which it could go on; see --side-rings",
+                stream->name, consumer->hello.name, (int)consumer->peer.pid,
+                (double)consumer->max_hold_ns / (double)TSI_NS_PER_S);
+        return;
+    }
+    tsi_log('W', "stream %s: consumer %s (process %d) is %s: the others have waited for it for %.1f s", stream->name,
+            consumer->hello.name, (int)consumer->peer.pid, what, (double)consumer->max_hold_ns / (double)TSI_NS_PER_S);
+    tsp_side_park(consumer, "held the group", now_ns);
+}
+
+/* Who keeps the others waiting, since when; longer than it may: the group goes on without it. */
+static void watch_holder(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+{
+    struct tsp_consumer *holder = tsp_stream_held_by(stream, roster);
+
+    if (holder == NULL || holder->wants || tsp_roster_readers(roster, stream) < 2) {
+        stream->holder_id = 0;
+    } else if (stream->holder_id != holder->id || stream->holder_at != holder->released) {
+        stream->holder_id = holder->id;
+        stream->holder_at = holder->released;
+        stream->holder_ns = now_ns;
+    } else if (holder->max_hold_ns > 0 && now_ns >= stream->holder_ns + holder->max_hold_ns) {
+        overstay(stream, holder, now_ns);
+    }
+}
+
+/* Near enough to the newest sample of the group that it will still be there when the consumer answers. */
+static bool can_merge(const struct tsp_stream *stream, const struct tsp_roster *roster,
+                      const struct tsp_consumer *consumer)
+{
+    struct tsi_place place = place_of(consumer);
+    uint64_t position;
+
+    return find(stream, &place, &position) && (position >= stream->floor + (stream->filler.head - stream->floor) / 2 ||
+                                               tsp_roster_readers(roster, stream) == 0);
+}
+
+void tsp_side_progress(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+{
+    watch_holder(stream, roster, now_ns);
+    begin_at_token(stream, roster, now_ns);
+    if (tsp_side_used(stream) == 0)
+        return;
+    for (uint32_t i = 0; i < roster->n; i++) {
+        struct tsp_consumer *consumer = roster->consumers[i];
+
+        if (consumer->stream == stream && consumer->state == TSP_READING && consumer->ring != stream &&
+            !consumer->summoned && can_merge(stream, roster, consumer))
+            summon(consumer, true);
+    }
+}
+
+uint64_t tsp_side_deadline_ns(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    uint64_t deadline_ns = UINT64_MAX, since_ns;
+
+    for (uint32_t i = 0; i < roster->n && stream->holder_id != 0; i++) {
+        if (roster->consumers[i]->id == stream->holder_id && roster->consumers[i]->max_hold_ns > 0)
+            deadline_ns = stream->holder_ns + roster->consumers[i]->max_hold_ns;
+    }
+    if (tsp_side_is_free(stream, roster) && first_of_fresh(stream, roster, &since_ns) != NULL &&
+        since_ns + COLLECT_MS * TSI_NS_PER_MS < deadline_ns)
+        deadline_ns = since_ns + COLLECT_MS * TSI_NS_PER_MS;
+    return deadline_ns;
+}

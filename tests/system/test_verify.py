@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tsocketctl verify: what it says of a ledger, and its exit status. The rules behind it: tests/unit/test_audit.c."""
+import json
+import os
+import unittest
+
+import ledgers
+from harness import TSOCKETCTL, SystemTest
+
+
+class VerifyTest(SystemTest):
+    def write(self, *parts):
+        path = os.path.join(self.folder, "ledger")
+        with open(path, "wb") as f:
+            f.write(b"".join(parts))
+        return path
+
+    def verify(self, path, *options):
+        return self.run_program(TSOCKETCTL, "verify", path, *options, text=True)
+
+    def good(self):
+        return [ledgers.HEAD, ledgers.stream("train", 2, 13), ledgers.reader(1, "trial", (0, 10), (2, 0)),
+                ledgers.record(ledgers.END)]
+
+    def test_a_good_ledger_is_proven(self):
+        path = self.write(*self.good())
+        done = self.verify(path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"trial +train +- +1 +2 +26 ")
+        self.assertIn("proven: in each of the 2 epochs", done.stdout)
+        done = self.verify(path, "--json")
+        self.assertEqual(done.returncode, 0)
+        said = json.loads(done.stdout)
+        self.assertTrue(said["proven"])
+        self.assertEqual((said["exceptions"], said["notes"]), ([], []))
+        self.assertEqual([(c["name"], c["epochs"], c["samples"]) for c in said["consumers"]], [("trial", 2, 26)])
+
+    def test_exceptions_are_named(self):
+        skip = ledgers.record(ledgers.SKIPPED, consumer=1, a=0, b=5, c=10)
+        reader = ledgers.reader(1, "slow", (0, 5), (1, 0))
+        path = self.write(ledgers.HEAD, ledgers.stream("train", 1, 13), reader[:-80], skip, reader[-80:])
+        done = self.verify(path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("EXCEPTION: stream train, slow, epoch 0: it was moved past samples 5 to 10", done.stdout)
+        self.assertIn("NOT proven: 1 exceptions", done.stdout)
+        said = json.loads(self.verify(path, "--json").stdout)
+        self.assertFalse(said["proven"])
+        self.assertEqual([(e["what"], e["from"], e["to"]) for e in said["exceptions"]], [("skipped", 5, 10)])
+
+    def test_a_torn_end_is_noted_and_damage_is_an_exception(self):
+        path = self.write(*self.good(), b"\0" * 11)
+        done = self.verify(path)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("note: the file ends with 11 bytes", done.stdout)
+        with open(path, "r+b") as f:
+            f.seek(40 * 3 + 20)
+            f.write(b"x")
+        done = self.verify(path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("1 records are damaged, the first of them at byte 120", done.stdout)
+
+    def test_names_are_fit_for_a_terminal(self):
+        path = self.write(ledgers.HEAD, ledgers.stream("train", 1, 13), ledgers.reader(1, "\x1b[2Jx", (0, 5)))
+        self.assertNotIn("\x1b", self.verify(path).stdout)
+        self.assertEqual(json.loads(self.verify(path, "--json").stdout)["consumers"][0]["name"], "\x1b[2Jx")
+
+    def test_what_is_no_ledger_is_said_to_be_none(self):
+        for content, says in ((b"", "too short"), (b"x" * 100, "not a ledger"),
+                              (b"tsledger\x02" + bytes(31), "another version")):
+            done = self.verify(self.write(content))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(says, done.stderr)
+        self.assertIn("No such file", self.verify("/no/such/file").stderr)
+
+    def test_wrong_calls_are_explained(self):
+        for args in ((), ("a", "b"), ("a", "--nonsense")):
+            done = self.run_program(TSOCKETCTL, "verify", *args, text=True)
+            self.assertEqual(done.returncode, 2, args)
+            self.assertIn("tsocketctl verify:", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
