@@ -79,12 +79,9 @@ static void a_time_has_hours_minutes_and_seconds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_tells_how_each_stream_goes),
-        cmocka_unit_test(a_line_is_cut_to_its_room),
-        cmocka_unit_test(the_summary_adds_up_the_streams),
-        cmocka_unit_test(what_is_no_status_gives_no_text),
-        cmocka_unit_test(a_bar_is_as_long_as_what_is_done),
-        cmocka_unit_test(a_time_has_hours_minutes_and_seconds),
+        cmocka_unit_test(a_line_tells_how_each_stream_goes), cmocka_unit_test(a_line_is_cut_to_its_room),
+        cmocka_unit_test(the_summary_adds_up_the_streams),   cmocka_unit_test(what_is_no_status_gives_no_text),
+        cmocka_unit_test(a_bar_is_as_long_as_what_is_done),  cmocka_unit_test(a_time_has_hours_minutes_and_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
