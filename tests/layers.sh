@@ -61,6 +61,7 @@ check_libraries() {
         $(except '/src/producer/jpeg\.c$' "${source[@]}")
     # shellcheck disable=SC2046
     forbid "only src/producer/png.c knows libpng" '^<png' $(except '/src/producer/png\.c$' "${source[@]}")
+    forbid "src/ipc/cuda_abi.h is all that we know of CUDA" '^<(cuda|nccl|nvml)' "${source[@]}"
     forbid "examples see the public headers alone" '^<(zmq|jpeglib|png|cjson)' "$tree"/examples/*.[ch]
 }
 
@@ -161,6 +162,7 @@ check_the_check() {
     must_notice libraries "ZeroMQ outside socket.c" src/ipc/wire.c '#include <zmq.h>'
     must_notice libraries "libjpeg outside jpeg.c" src/producer/resize.c '#include <jpeglib.h>'
     must_notice libraries "libpng outside png.c" src/producer/jpeg.c '#include <png.h>'
+    must_notice libraries "the CUDA Toolkit" src/ipc/cuda_api.c '#include <cuda.h>'
     must_notice layers "ipc that knows the producer" src/ipc/wire.c '#include "../producer/engine.h"'
     must_notice layers "consumer that knows the producer" src/consumer/consumer.c '#include "../producer/engine.h"'
     must_notice layers "producer that knows the consumer" src/producer/loop.c '#include "../consumer/held.h"'

@@ -62,6 +62,7 @@ struct tsocket_producer_options {
     uint32_t max_hold_ms;   /* a consumer that keeps the others waiting for longer is parked; 30000; 0: never */
     uint32_t side_share;    /* percent of the claims that side rings get while a group's ring has some; 25 */
     bool exit_when_idle;    /* wait() answers TSOCKET_END when the last consumer has left; default false */
+    const char *ledger;     /* a file that is to record who got what, for tsocketctl verify; default NULL: none */
     const char *stage_names[TSOCKET_STAGES_MAX]; /* what claim.stage_ns[] count, for the status table */
     const uint32_t *allow_uids;                  /* users besides this one who may attach; copied; default none */
     uint32_t n_allow_uids;

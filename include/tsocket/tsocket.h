@@ -80,7 +80,8 @@ extern "C" {
     X(TSOCKET_ESYSTEM, -13, "a system call failed")                                                                    \
     X(TSOCKET_EPROTOCOL, -14, "the other side does not speak this protocol")                                           \
     X(TSOCKET_EBUSY, -15, "the name is taken by a running daemon")                                                     \
-    X(TSOCKET_EBAD_SAMPLE, -16, "too many samples cannot be used")
+    X(TSOCKET_EBAD_SAMPLE, -16, "too many samples cannot be used")                                                     \
+    X(TSOCKET_EDEVICE, -17, "a call of the GPU's driver failed")
 
 enum tsocket_error {
 #define TSOCKET_ERROR_ENUM(name, value, text) name = value,

@@ -87,6 +87,12 @@ class BadSample(Error):
     code = "EBAD_SAMPLE"
 
 
+class Device(Error):
+    """A call of the GPU's driver failed; the text has its name for the error."""
+
+    code = "EDEVICE"
+
+
 class Timeout(Error, TimeoutError):
     """Nothing came within the time that was set."""
 
@@ -113,4 +119,4 @@ class LibraryMismatch(Error, ImportError):
 
 BY_CODE = {error.code: error for error in (
     StreamEnd, Elapsed, Held, Gone, Refused, NotFound, Invalid, Forked, OutOfMemory, System, Protocol, Busy, BadSample,
-    Timeout)}
+    Device, Timeout)}

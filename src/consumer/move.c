@@ -14,7 +14,7 @@
 
 bool tsc_move_is_due(const struct tsocket *ts)
 {
-    return ts->must_ask || tsi_control_summoned(ts->ring->control, ts->welcome.seat);
+    return ts->must_ask || ts->asked_place || tsi_control_summoned(ts->ring->control, ts->welcome.seat);
 }
 
 static int say_place(struct tsocket *ts, const char *type)

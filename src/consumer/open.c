@@ -297,7 +297,7 @@ int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_opt
 /* How far it came, over the lifeline, where nothing overtakes it: the daemon counts what was delivered. */
 static void say_goodbye(const struct tsocket *ts)
 {
-    struct tsi_hot hot = {.kind = TSI_RELEASE, .a = ts->released, .b = ts->received_all};
+    struct tsi_hot hot = {.kind = TSI_RELEASE, .ring = ts->ring->name, .a = ts->released, .b = ts->received_all};
     unsigned char packet[TSI_HOT_BYTES];
 
     tsi_hot_pack(&hot, packet);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cuda_arena.h"
 #include "error.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -86,8 +87,10 @@ int tsi_arena_map(int fd, uint64_t bytes, struct tsi_arena *arena_out)
 
 void tsi_arena_close(struct tsi_arena *arena)
 {
-    if (arena->base != NULL)
+    if (arena->kind == TSI_ARENA_HOST && arena->base != NULL)
         munmap(arena->base, arena->bytes);
+    else if (arena->kind != TSI_ARENA_HOST)
+        tsi_cuda_arena_unmap(arena);
     if (arena->fd >= 0)
         close(arena->fd);
     *arena = (struct tsi_arena){.fd = -1};

@@ -19,6 +19,7 @@
 enum {
     ALLOW_MAX = 1024, /* users or groups */
     ANY_STREAM = TSOCKET_STREAMS_MAX,
+    COLLECT_MS = 250, /* for others who resume as well, where nobody said how many there will be */
 };
 
 /* --- life */
@@ -70,6 +71,7 @@ static void free_producer(struct tsocket_producer *producer)
 {
     for (uint32_t i = 0; i < producer->n_streams; i++)
         tsp_stream_destroy(producer->streams[i]);
+    tsp_ledger_close(producer->ledger);
     tsi_runtime_give_back(&producer->runtime);
     free(producer->allow_uids);
     free(producer->allow_gids);
@@ -99,6 +101,8 @@ int tsocket_producer_open(const struct tsocket_producer_options *options, struct
     if (rc == TSOCKET_OK)
         rc =
             tsi_runtime_take(options->name, options->n_allow_uids > 0 || options->n_allow_gids > 0, &producer->runtime);
+    if (rc == TSOCKET_OK && options->ledger != NULL)
+        rc = tsp_ledger_open(options->ledger, &producer->ledger);
     if (rc != TSOCKET_OK) {
         free_producer(producer);
         return rc;
@@ -106,6 +110,22 @@ int tsocket_producer_open(const struct tsocket_producer_options *options, struct
     strcpy(producer->name, options->name);
     *producer_out = producer;
     return TSOCKET_OK;
+}
+
+static void record_stream(const struct tsocket_producer *producer, struct tsp_stream *stream)
+{
+    const struct tsocket_stream_options *options = &stream->options;
+
+    stream->ledger = producer->ledger;
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        stream->sides[i]->ledger = producer->ledger;
+    tsp_ledger_stream(producer->ledger, stream->number,
+                      &(struct tsp_ledger_stream){.name = stream->name,
+                                                  .dataset_id = options->dataset_id,
+                                                  .recipe_id = options->recipe_id,
+                                                  .seed = options->seed,
+                                                  .epoch_samples = options->epoch_samples,
+                                                  .resident = options->resident});
 }
 
 int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct tsocket_stream_options *options,
@@ -126,7 +146,9 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
     rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &producer->streams[number]);
     if (rc != TSOCKET_OK)
         return rc;
+    record_stream(producer, producer->streams[number]);
     producer->streams[number]->open = number > 0 || producer->options.wait_for == 0;
+    producer->streams[number]->collect_ns = producer->streams[number]->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
     producer->n_streams++;
     if (stream_out != NULL)
         *stream_out = number;

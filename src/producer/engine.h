@@ -34,6 +34,7 @@ struct tsocket_producer {
     uint64_t started_ns;
     pthread_t thread;
     bool started;
+    struct tsp_ledger *ledger; /* or NULL; used with the lock held */
     struct tsp_stream *streams[TSOCKET_STREAMS_MAX];
     uint32_t n_streams;
 

@@ -15,11 +15,11 @@ static uint64_t field_bytes(const struct tsocket_field *field)
     return bytes;
 }
 
-bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_source_limits *limits,
-                   struct tsp_feed *feed_out, struct tsp_problem *problem_out)
+bool tsp_feed_open(const struct tsp_options *daemon, const struct tsp_stream_options *options,
+                   const struct tsp_source_limits *limits, struct tsp_feed *feed_out, struct tsp_problem *problem_out)
 {
     struct tsp_feed feed = {.options = options};
-    char error[512];
+    char error[512], text[TSP_RECIPE_TEXT_MAX];
 
     feed.source = tsp_source_open(options->source, limits, error, sizeof(error));
     if (feed.source == NULL)
@@ -35,13 +35,23 @@ bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_so
     feed.n_fields = tsp_stream_plan_fields(&feed.plan, feed.fields);
     for (uint32_t i = 0; i < feed.n_fields; i++)
         feed.sample_bytes += field_bytes(&feed.fields[i]);
+    tsp_fingerprint_dataset(feed.source, feed.dataset_id);
+    tsp_options_recipe(daemon, options, text);
+    tsp_fingerprint_text(text, feed.recipe_id);
     *feed_out = feed;
     return true;
 }
 
+/* A resident stream's ring is as large as the dataset, where nothing else was asked for. */
 bool tsp_feed_size(struct tsp_feed *feed, struct tsp_problem *problem_out)
 {
-    return tsp_options_ring(feed->options, feed->sample_bytes, &feed->ring, problem_out);
+    if (!tsp_options_ring(feed->options, feed->sample_bytes, &feed->ring, problem_out))
+        return false;
+    if (feed->options->resident && feed->options->ring.amount == 0)
+        feed->ring.capacity = feed->source->count;
+    if (feed->options->resident && feed->ring.max_batch > feed->ring.capacity)
+        feed->ring.max_batch = (uint32_t)feed->ring.capacity;
+    return true;
 }
 
 void tsp_feed_close(struct tsp_feed *feed)
@@ -64,6 +74,11 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.on_bad = feed->options->on_bad;
     options.max_bad = feed->options->max_bad;
     options.null = feed->source->null;
+    options.resident = feed->options->resident;
+    options.side_rings = feed->options->resident ? 0 : feed->options->side_rings;
+    options.dataset_id = feed->dataset_id;
+    options.recipe_id = feed->recipe_id;
+    options.seed = feed->options->recipe.seed;
     options.source = feed->options->source;
     return tsocket_producer_add_stream(producer, &options, NULL);
 }

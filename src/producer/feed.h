@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 
+#include "fingerprint.h"
 #include "options.h"
 #include "pipeline.h"
 
@@ -22,11 +23,13 @@ struct tsp_feed {
     uint32_t n_fields;
     uint64_t sample_bytes; /* of all fields */
     struct tsp_ring_plan ring;
+    char dataset_id[TSP_FINGERPRINT];
+    char recipe_id[TSP_FINGERPRINT];
 };
 
-/* Lists the source. True: *feed_out is to be given to tsp_feed_close. */
-bool tsp_feed_open(const struct tsp_stream_options *options, const struct tsp_source_limits *limits,
-                   struct tsp_feed *feed_out, struct tsp_problem *problem_out);
+/* Lists the source of one of the daemon's streams. True: *feed_out is to be given to tsp_feed_close. */
+bool tsp_feed_open(const struct tsp_options *daemon, const struct tsp_stream_options *options,
+                   const struct tsp_source_limits *limits, struct tsp_feed *feed_out, struct tsp_problem *problem_out);
 
 /* Sizes the ring; to be called before the three below. False: the options of the ring do not fit these samples. */
 bool tsp_feed_size(struct tsp_feed *feed, struct tsp_problem *problem_out);

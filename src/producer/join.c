@@ -85,8 +85,10 @@ void tsp_join_start_waiting(struct tsp_stream *stream, const struct tsp_roster *
     for (uint32_t i = 0; i < roster->n; i++) {
         struct tsp_consumer *consumer = roster->consumers[i];
 
-        if (consumer->stream == stream && consumer->state == TSP_JOINING && consumer->epoch <= stream->filler.epoch)
+        if (consumer->stream == stream && consumer->state == TSP_JOINING && consumer->epoch <= stream->filler.epoch) {
             tsp_join_activate(stream, roster, consumer, stream->filler.epoch, stream->filler.start, now_ns);
+            tsp_ledger_place(stream->ledger, consumer->id, stream->filler.epoch, 0, UINT64_MAX);
+        }
     }
 }
 
@@ -124,6 +126,8 @@ static bool join_now(struct tsp_stream *stream, const struct tsp_roster *roster,
         index += (sight.len - index) % consumer->hello.batch;
         if (index == sight.len)
             return false;
+        consumer->wrap = index;
+        consumer->wrap_epoch = epoch;
     }
     tsp_join_activate(stream, roster, consumer, epoch, sight.start + index, now_ns);
     return true;
@@ -182,9 +186,12 @@ static int take_token(const struct tsp_stream *stream, struct tsp_consumer *cons
     rc = tsi_token_unpack(consumer->hello.resume, &token);
     if (rc == TSOCKET_OK)
         rc = check_token(stream, &token);
-    if (rc == TSOCKET_OK)
-        consumer->place = token.from;
-    return rc;
+    if (rc != TSOCKET_OK)
+        return rc;
+    consumer->place = token.from;
+    consumer->wrap = token.wrap > 0 ? token.wrap : token.until;
+    consumer->wrap_epoch = token.from.epoch;
+    return TSOCKET_OK;
 }
 
 static int join_by_token(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
@@ -203,7 +210,7 @@ static int join_by_token(struct tsp_stream *stream, const struct tsp_roster *ros
                         "enough for %" PRIu32 " batches of %" PRIu32 "; start tsocketd with --side-rings 1, or "
                         "--wait-for as many trainers as resume",
                         stream->name, consumer->hello.hold, consumer->hello.batch);
-    tsp_side_park(consumer, "resumes", now_ns);
+    tsp_side_park(consumer, TSP_LEDGER_SIDE, now_ns);
     consumer->fresh = true;
     return TSOCKET_OK;
 }
@@ -238,6 +245,34 @@ static int join_epoch(struct tsp_stream *stream, const struct tsp_roster *roster
     return TSOCKET_OK;
 }
 
+/* What it begins with, where that is known: one that waits for an epoch is placed when that begins. */
+static void record(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
+{
+    const struct tsi_hello *hello = &consumer->hello;
+    struct tsi_token token = {.until = 0};
+    struct tsi_welcome place = {.first = 0};
+    uint64_t until = UINT64_MAX;
+
+    tsp_ledger_attach(stream->ledger, consumer->id,
+                      &(struct tsp_ledger_consumer){.stream = stream->number,
+                                                    .name = hello->name,
+                                                    .pid = (int32_t)consumer->peer.pid,
+                                                    .batch = hello->batch,
+                                                    .rank = hello->rank,
+                                                    .world = hello->world,
+                                                    .last = hello->last,
+                                                    .join = hello->join,
+                                                    .resumed = hello->resume[0] != '\0'});
+    if (consumer->state == TSP_JOINING)
+        return;
+    tsp_stream_describe_place(stream, consumer, &place);
+    if (hello->resume[0] != '\0' && tsi_token_unpack(hello->resume, &token) == TSOCKET_OK) {
+        place.first = token.from.index + token.ahead;
+        until = token.until > 0 ? token.until : UINT64_MAX;
+    }
+    tsp_ledger_place(stream->ledger, consumer->id, place.epoch, place.first, until);
+}
+
 int tsp_join_attach(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                     uint64_t now_ns, bool *catch_up_out)
 {
@@ -263,5 +298,6 @@ int tsp_join_attach(struct tsp_stream *stream, const struct tsp_roster *roster, 
     consumer->stream = stream;
     consumer->max_lag = consumer->hello.max_lag;
     stream->visited = true;
+    record(stream, consumer);
     return TSOCKET_OK;
 }

@@ -216,6 +216,7 @@ static void tick(struct tsocket_producer *producer, uint64_t now_ns)
     if (now_ns - producer->tick_ns < TICK_MS * TSI_NS_PER_MS)
         return;
     tsp_status_tick(producer, now_ns);
+    tsp_ledger_flush(producer->ledger);
     for (uint32_t i = producer->roster.n; i > 0; i--) {
         struct tsp_consumer *consumer = producer->roster.consumers[i - 1];
 
@@ -260,7 +261,8 @@ static void part(struct tsocket_producer *producer, struct tsp_consumer *consume
     while (n_fds > 0)
         close(fds[--n_fds]);
     if (polite && consumer->stream != NULL)
-        tsp_talk_count(consumer, hot.b);
+        tsp_talk_last_words(consumer, &hot);
+    consumer->polite = polite;
     tsp_talk_drop(producer, consumer, polite ? "has left" : "has died");
 }
 

@@ -426,7 +426,7 @@ void tsp_option_print(const struct tsp_option *option, const void *base, char *o
     case TSP_OPTION_IDS:
     case TSP_OPTION_VIEW:
     case TSP_OPTION_STREAM:
-        assert(!"an option that is not printed");
+        assert(false && "an option that is not printed");
     }
 }
 

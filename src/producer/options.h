@@ -62,6 +62,8 @@ struct tsp_stream_options {
     uint32_t max_batch; /* 0: the default */
     enum tsocket_on_bad on_bad;
     uint64_t max_bad;
+    bool resident;
+    uint32_t side_rings;
 };
 
 struct tsp_options {
@@ -75,6 +77,8 @@ struct tsp_options {
     uint32_t workers;   /* 0: as many as there are CPUs */
     uint32_t wait_for;
     uint32_t join_grace_ms;
+    uint32_t max_hold_ms; /* 0: no limit */
+    uint32_t side_share;  /* percent */
     bool exit_when_idle;
     struct tsp_limits limits;
     uint64_t max_bytes;

@@ -50,14 +50,17 @@ struct tsp_consumer {
     uint64_t released;
     uint32_t side_sent;     /* the serial of the side ring whose memory it was sent last */
     uint64_t side_released; /* in `side`, when it left that for the group's ring */
-    const char *parked_for; /* PARKED: a word for the status */
+    const char *parked_for; /* PARKED: a constant for the status */
     uint64_t parked_ns;     /* since then */
     uint32_t parked;        /* so many times so far */
     bool fresh;             /* PARKED since it came, with a token: has not read here yet */
     bool evicted;           /* PARKED for good */
+    bool polite;            /* has said that it closes */
     bool summoned;          /* see control.h */
     bool asks;              /* has said where it stands, and waits for the answer: */
     struct tsi_place place;
+    uint64_t wrap;        /* > 0: it joined late, and [0, wrap) of its first epoch is still to come, */
+    uint64_t wrap_epoch;  /* which is this one */
     uint64_t skipped;     /* samples, as it says */
     uint64_t max_hold_ns; /* 0: it is never parked for holding */
     uint64_t max_lag;     /* what it is told */

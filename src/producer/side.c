@@ -8,10 +8,6 @@
 #include "../ipc/log.h"
 #include "join.h"
 
-enum {
-    COLLECT_MS = 250, /* for others who resume as well: the group begins at the first of their places */
-};
-
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -81,7 +77,10 @@ static void watch(struct tsp_consumer *consumer, struct tsp_stream *ring)
     consumer->asks = false;
 }
 
-void tsp_side_park(struct tsp_consumer *consumer, const char *why, uint64_t now_ns)
+static const char *const words[] = {
+    [TSP_LEDGER_PAUSED] = "paused", [TSP_LEDGER_HELD] = "held the group", [TSP_LEDGER_SIDE] = "reads elsewhere"};
+
+void tsp_side_park(struct tsp_consumer *consumer, enum tsp_ledger_why why, uint64_t now_ns)
 {
     if (consumer->ring != NULL && consumer->state == TSP_READING)
         consumer->place = place_of(consumer); /* as far as is known; it will say */
@@ -89,16 +88,28 @@ void tsp_side_park(struct tsp_consumer *consumer, const char *why, uint64_t now_
         consumer->side_released = consumer->released;
     consumer->state = TSP_PARKED;
     consumer->ring = NULL;
-    consumer->parked_for = why;
+    consumer->parked_for = words[why];
     consumer->parked_ns = now_ns;
     consumer->parked++;
     summon(consumer, true);
+    if (consumer->stream != NULL) /* it is not recorded yet when it comes */
+        tsp_ledger_parked(consumer->stream->ledger, consumer->id, why);
 }
 
 void tsp_side_tell(struct tsp_consumer *consumer)
 {
     if (consumer->state == TSP_READING && !consumer->stream->options.resident)
         summon(consumer, true);
+}
+
+/* Ranks count their windows from where they began: theirs stays. */
+static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
+{
+    bool wraps = consumer->wrap > 0 && place->epoch == consumer->wrap_epoch && place->index < consumer->wrap;
+
+    if (consumer->hello.world == 1)
+        tsp_ledger_place(consumer->stream->ledger, consumer->id, place->epoch, place->index,
+                         wraps ? consumer->wrap : UINT64_MAX);
 }
 
 int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)
@@ -109,10 +120,11 @@ int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, u
     if (rc != TSOCKET_OK)
         return rc;
     consumer->asks = true;
+    record(consumer, place);
     if (consumer->state == TSP_READING && consumer->ring == consumer->stream &&
         !find(consumer->stream, place, &position) &&
         !is_next_epoch(consumer->stream, place)) /* the group does not wait until there is a side ring */
-        tsp_side_park(consumer, "behind", now_ns);
+        tsp_side_park(consumer, TSP_LEDGER_SIDE, now_ns);
     consumer->place = *place;
     return TSOCKET_OK;
 }
@@ -123,7 +135,7 @@ int tsp_side_pause(struct tsp_consumer *consumer, const struct tsi_place *place,
 
     if (rc != TSOCKET_OK || consumer->state == TSP_PARKED)
         return rc;
-    tsp_side_park(consumer, "paused", now_ns);
+    tsp_side_park(consumer, TSP_LEDGER_PAUSED, now_ns);
     consumer->place = *place;
     consumer->asks = false;
     return TSOCKET_OK;
@@ -312,8 +324,7 @@ static const struct tsi_place *wanted_place(const struct tsp_stream *stream, con
     uint64_t since_ns;
     const struct tsp_consumer *first = first_of_fresh(stream, roster, &since_ns);
 
-    if (first == NULL || !stream->open || !tsp_side_is_free(stream, roster) ||
-        now_ns < since_ns + COLLECT_MS * TSI_NS_PER_MS)
+    if (first == NULL || !stream->open || !tsp_side_is_free(stream, roster) || now_ns < since_ns + stream->collect_ns)
         return NULL;
     return &first->place;
 }
@@ -344,14 +355,30 @@ static void restart_group(struct tsp_stream *stream, const struct tsi_place *pla
             place->index);
 }
 
+/* From here on all that have come count whose place is in the ring, whether they have asked for a batch yet or not. */
+static void admit_fresh(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < roster->n; i++) {
+        struct tsp_consumer *consumer = roster->consumers[i];
+        uint64_t position;
+
+        if (consumer->stream == stream && consumer->fresh && find(stream, &consumer->place, &position)) {
+            tsp_join_activate(stream, roster, consumer, consumer->place.epoch, position, now_ns);
+            consumer->fresh = false;
+        }
+    }
+}
+
 static void begin_at_token(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
 {
     const struct tsi_place *place = wanted_place(stream, roster, now_ns);
 
-    if (!stream->filler.stopped && place != NULL && !is_behind_head(stream, place))
+    if (place != NULL && !stream->filler.stopped && !is_behind_head(stream, place))
         tsp_filler_stop(&stream->filler);
     if (stream->filler.stopped && stream->filler.out == 0)
         restart_group(stream, place);
+    if (place != NULL && !stream->filler.stopped)
+        admit_fresh(stream, roster, now_ns);
 }
 
 /* --- progress */
@@ -374,7 +401,7 @@ static void overstay(struct tsp_stream *stream, struct tsp_consumer *consumer, u
     }
     tsi_log('W', "stream %s: consumer %s (process %d) is %s: the others have waited for it for %.1f s", stream->name,
             consumer->hello.name, (int)consumer->peer.pid, what, (double)consumer->max_hold_ns / (double)TSI_NS_PER_S);
-    tsp_side_park(consumer, "held the group", now_ns);
+    tsp_side_park(consumer, TSP_LEDGER_HELD, now_ns);
 }
 
 /* Who keeps the others waiting, since when; longer than it may: the group goes on without it. */
@@ -428,7 +455,7 @@ uint64_t tsp_side_deadline_ns(const struct tsp_stream *stream, const struct tsp_
             deadline_ns = stream->holder_ns + roster->consumers[i]->max_hold_ns;
     }
     if (tsp_side_is_free(stream, roster) && first_of_fresh(stream, roster, &since_ns) != NULL &&
-        since_ns + COLLECT_MS * TSI_NS_PER_MS < deadline_ns)
-        deadline_ns = since_ns + COLLECT_MS * TSI_NS_PER_MS;
+        since_ns + stream->collect_ns < deadline_ns)
+        deadline_ns = since_ns + stream->collect_ns;
     return deadline_ns;
 }

@@ -29,8 +29,8 @@ bool tsp_side_find(const struct tsp_stream *stream, const struct tsi_place *plac
 /* Whether the stream has side rings that are large enough for such a consumer. */
 bool tsp_side_fits(const struct tsp_stream *stream, const struct tsi_hello *hello);
 
-/* The consumer is not counted any more, and must say where it stands. `why` is a constant for the status. */
-void tsp_side_park(struct tsp_consumer *consumer, const char *why, uint64_t now_ns);
+/* The consumer is not counted any more, and must say where it stands. */
+void tsp_side_park(struct tsp_consumer *consumer, enum tsp_ledger_why why, uint64_t now_ns);
 
 /* Its settings have changed: it is to hear of them. */
 void tsp_side_tell(struct tsp_consumer *consumer);

@@ -431,8 +431,11 @@ static void finish(struct tsp_stream *stream)
     tsi_control_set_state(stream->control, TSI_FINISHED);
 }
 
-static void sum_up_bad(struct tsp_stream *stream)
+/* The epoch is decided. What is cut off an abandoned one may be read on a side ring: its length is not recorded. */
+static void sum_up(struct tsp_stream *stream)
 {
+    if (stream->filler.epoch >= stream->cut_epochs)
+        tsp_ledger_epoch(stream->ledger, stream->number, stream->filler.epoch, stream->filler.len);
     if (stream->bad_in_epoch > BAD_LINES_PER_EPOCH)
         tsi_log('W', "stream %s, epoch %" PRIu64 ": %" PRIu64 " samples could not be used", stream->name,
                 stream->filler.epoch, stream->bad_in_epoch);
@@ -449,7 +452,7 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
     if (stream->finished || !tsp_filler_decided(filler) || filler->out > 0)
         return false;
     if (stream->options.epochs > 0 && next >= stream->options.epochs) {
-        sum_up_bad(stream);
+        sum_up(stream);
         finish(stream);
         return false;
     }
@@ -461,7 +464,7 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
             return false;
         raise_floor(stream, oldest.start + oldest.len);
     }
-    sum_up_bad(stream);
+    sum_up(stream);
     tsi_control_begin(stream->control, next, start, tsp_stream_len(stream, 0));
     tsp_filler_begin(filler, next, start, tsp_stream_len(stream, 0), 0);
     tsp_join_start_waiting(stream, roster, now_ns);
@@ -516,7 +519,7 @@ int tsp_stream_finish(struct tsp_stream *stream)
                         filler->out);
     if (stream->finished)
         return TSOCKET_OK;
-    sum_up_bad(stream);
+    sum_up(stream);
     finish(stream);
     stream->options.epochs = filler->epoch + (untouched ? 0 : 1);
     if (untouched) { /* it shall not be seen as an epoch without samples */

@@ -20,6 +20,7 @@
 #include "../ipc/control.h"
 #include "../ipc/layout.h"
 #include "filler.h"
+#include "ledger.h"
 #include "roster.h"
 
 #define TSP_KINDS_MAX   16
@@ -37,11 +38,13 @@ struct tsp_stream {
     char source[TSP_SOURCE_TEXT];
     struct tsocket_stream_options options;
     uint64_t join_grace_ns;
+    uint64_t collect_ns; /* so long the first who comes with a token waits for others, to begin at the first place */
     struct tsi_layout layout;
     struct tsi_arena page;
     struct tsi_arena ring;
     struct tsi_control *control; /* in page */
     char origin[TSI_ORIGIN_MAX]; /* what tokens begin with; empty: the producer cannot go back */
+    struct tsp_ledger *ledger;   /* the producer's, or NULL */
     struct tsp_stream *home;     /* of a side ring: the stream that it belongs to; else NULL */
     struct tsp_stream *sides[TSOCKET_SIDE_RINGS_MAX];
     uint32_t n_sides;

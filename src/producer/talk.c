@@ -45,6 +45,10 @@ void tsp_talk_drop(struct tsocket_producer *producer, struct tsp_consumer *consu
     if (consumer->stream != NULL) {
         tsi_log('I', "stream %s: consumer %s (process %d) %s", consumer->stream->name, consumer->hello.name,
                 (int)consumer->peer.pid, why);
+        tsp_ledger_left(consumer->stream->ledger, consumer->id,
+                        consumer->evicted  ? TSP_LEDGER_EVICTED
+                        : consumer->polite ? TSP_LEDGER_LEFT
+                                           : TSP_LEDGER_DIED);
         tsp_stream_detach(consumer->stream, consumer);
         tsp_side_forget(consumer);
     }
@@ -379,10 +383,20 @@ static void hear_want(struct tsp_consumer *consumer, const struct tsi_hot *hot, 
     consumer->want_index = hot->b;
 }
 
-void tsp_talk_count(struct tsp_consumer *consumer, uint64_t received)
+static void count_received(struct tsp_consumer *consumer, uint64_t received)
 {
     if (received > consumer->received && received <= TSI_NUMBER_MAX)
         consumer->received = received;
+}
+
+static void record_released(const struct tsp_consumer *consumer)
+{
+    const struct tsp_stream *ring = consumer->ring;
+    uint64_t epoch = tsp_stream_epoch_of(ring, consumer->released);
+
+    if (ring->ledger != NULL && !consumer->stream->options.resident)
+        tsp_ledger_released(ring->ledger, consumer->id, epoch,
+                            consumer->released - tsp_stream_epoch(ring, epoch).start);
 }
 
 /* Only upwards, and only to what has been published: anything else would give away others' memory. */
@@ -395,8 +409,10 @@ static void hear_release(struct tsocket_producer *producer, struct tsp_consumer 
         tsp_talk_drop(producer, consumer, "broke the protocol");
         return;
     }
-    if (consumer->state == TSP_READING && hot->a > consumer->released)
+    if (consumer->state == TSP_READING && hot->a > consumer->released) {
         consumer->released = hot->a;
+        record_released(consumer);
+    }
 }
 
 /* Whether it is about the ring that the consumer reads: what was sent before a move may come in behind it. */
@@ -405,6 +421,26 @@ static bool is_current(const struct tsp_consumer *consumer, const struct tsi_hot
     if (consumer->ring == NULL)
         return false;
     return hot->ring == (consumer->ring->home != NULL ? consumer->ring->serial : 0);
+}
+
+void tsp_talk_last_words(struct tsp_consumer *consumer, const struct tsi_hot *hot)
+{
+    count_received(consumer, hot->b);
+    if (is_current(consumer, hot) && consumer->state == TSP_READING && hot->a > consumer->released &&
+        hot->a <= consumer->ring->published) {
+        consumer->released = hot->a;
+        record_released(consumer);
+    }
+}
+
+static void hear_skipped(struct tsp_consumer *consumer, const struct tsi_hot *hot)
+{
+    uint64_t epoch = tsp_stream_epoch_of(consumer->ring, hot->a);
+    uint64_t start = tsp_stream_epoch(consumer->ring, epoch).start;
+
+    consumer->skipped += hot->b;
+    if (hot->a >= start)
+        tsp_ledger_skipped(consumer->ring->ledger, consumer->id, epoch, hot->a - start, hot->a - start + hot->b);
 }
 
 static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot,
@@ -416,13 +452,13 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
             hear_want(consumer, hot, now_ns);
         break;
     case TSI_RELEASE:
-        tsp_talk_count(consumer, hot->b);
+        count_received(consumer, hot->b);
         if (is_current(consumer, hot))
             hear_release(producer, consumer, hot);
         break;
     case TSI_SKIPPED:
-        if (is_current(consumer, hot) && hot->b <= TSI_NUMBER_MAX)
-            consumer->skipped += hot->b;
+        if (is_current(consumer, hot) && hot->a <= consumer->ring->published && hot->b <= consumer->ring->published)
+            hear_skipped(consumer, hot);
         break;
     case TSI_LEFT:
         tsp_side_left(consumer, hot->ring);

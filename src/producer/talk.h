@@ -17,8 +17,8 @@ void tsp_talk_hear(struct tsocket_producer *producer, uint64_t now_ns);
  */
 void tsp_talk_progress(struct tsocket_producer *producer, uint64_t now_ns);
 
-/* How many samples it says it was given: only shown, but not without sense, for it can but rise. */
-void tsp_talk_count(struct tsp_consumer *consumer, uint64_t received);
+/* What a consumer that closes says last, on the lifeline: a RELEASE. */
+void tsp_talk_last_words(struct tsp_consumer *consumer, const struct tsi_hot *hot);
 
 /* The end of a consumer; `why` is for the log. */
 void tsp_talk_drop(struct tsocket_producer *producer, struct tsp_consumer *consumer, const char *why);

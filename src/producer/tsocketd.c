@@ -104,6 +104,8 @@ static int open_producer(struct daemon *daemon)
     options.name = asked_for->name;
     options.wait_for = asked_for->wait_for;
     options.join_grace_ms = asked_for->join_grace_ms;
+    options.max_hold_ms = asked_for->max_hold_ms;
+    options.side_share = asked_for->side_share;
     options.exit_when_idle = asked_for->exit_when_idle;
     options.allow_uids = asked_for->allow_uids.values;
     options.n_allow_uids = asked_for->allow_uids.count;
@@ -261,7 +263,7 @@ static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
             .hidden = stream->hidden,
             .skip = stream->skip,
         };
-        if (!tsp_feed_open(stream, &limits, &daemon->feeds[i], problem_out))
+        if (!tsp_feed_open(options, stream, &limits, &daemon->feeds[i], problem_out))
             return source_status(stream->source);
         daemon->n_feeds++;
         if (!tsp_feed_size(&daemon->feeds[i], problem_out))

@@ -233,10 +233,15 @@ class Epoch:
 
 
 class Tap(Process):
-    """A `tsocketctl tap`, with its JSON lines and the moment each arrived."""
+    """
+    A `tsocketctl tap`, with its JSON lines and the moment each arrived. One that comes late waits for the next epoch,
+    unless the test says otherwise.
+    """
 
     def __init__(self, test, daemon, batch, options, wrapper=(), **popen):
         name = daemon if isinstance(daemon, str) else daemon.daemon_name
+        if "--join" not in options:
+            options = ("--join", "wait", *options)
         args = [*wrapper, TSOCKETCTL, "tap", name, "--batch", str(batch), *options]
         super().__init__(test, args, f"tap-{test.count()}", stdout=subprocess.PIPE, **popen)
         self.batch_size = batch

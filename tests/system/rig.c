@@ -109,6 +109,8 @@ static void open_producer(struct rig *rig)
     options.name = RIG_NAME;
     options.wait_for = rig->options.wait_for;
     options.join_grace_ms = rig->options.join_grace_ms;
+    if (rig->options.max_hold_ms > 0)
+        options.max_hold_ms = rig->options.max_hold_ms;
     tsocket_stream_options_init(&stream);
     stream.fields = fields;
     stream.n_fields = 2;
@@ -118,6 +120,13 @@ static void open_producer(struct rig *rig)
     stream.max_batch = rig->options.max_batch;
     stream.null = rig->options.null;
     stream.on_bad = rig->options.on_bad;
+    stream.side_rings = rig->options.side_rings;
+    stream.resident = rig->options.resident;
+    stream.seed = rig->options.seed;
+    if (rig->options.epoch_samples > 0) { /* what the rig makes, it makes again at any time */
+        stream.dataset_id = "00000000000000aa";
+        stream.recipe_id = "00000000000000bb";
+    }
     if (tsocket_producer_open(&options, &rig->producer) != TSOCKET_OK ||
         tsocket_producer_add_stream(rig->producer, &stream, NULL) != TSOCKET_OK ||
         tsocket_producer_start(rig->producer) != TSOCKET_OK)

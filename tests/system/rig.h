@@ -27,7 +27,11 @@ struct rig_options {
     uint32_t join_grace_ms;
     bool null;
     enum tsocket_on_bad on_bad;
-    uint64_t bad_every;     /* > 0: every sample whose ordinal it divides is rejected */
+    uint64_t bad_every; /* > 0: every sample whose ordinal it divides is rejected */
+    uint32_t side_rings;
+    uint32_t max_hold_ms; /* 0: the default */
+    bool resident;
+    uint64_t seed;          /* of the tokens: samples do not depend on it */
     uint64_t epoch_ends_at; /* with epoch_samples 0: the ordinal before which each epoch ends */
 };
 

@@ -21,7 +21,7 @@ static void open_feed(char *source, char *ring, struct tsp_feed *feed_out)
 {
     char *argv[] = {"tsocketd", source, "--ring", ring};
     assert_true(tsp_options_parse(4, argv, no_environment, &options, &problem));
-    assert_true(tsp_feed_open(&options.streams[0], &limits, feed_out, &problem));
+    assert_true(tsp_feed_open(&options, &options.streams[0], &limits, feed_out, &problem));
 }
 
 static void close_feed(struct tsp_feed *feed)
@@ -86,7 +86,7 @@ static void a_source_that_cannot_be_opened_names_its_stream(void **state)
     struct tsp_feed feed;
     char *argv[] = {"tsocketd", "--stream", "val=/nowhere/at/all"};
     assert_true(tsp_options_parse(3, argv, no_environment, &options, &problem));
-    assert_false(tsp_feed_open(&options.streams[0], &limits, &feed, &problem));
+    assert_false(tsp_feed_open(&options, &options.streams[0], &limits, &feed, &problem));
     assert_non_null(strstr(problem.text, "stream val: "));
     assert_non_null(strstr(problem.text, "/nowhere/at/all"));
     tsp_options_fini(&options);

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels that the tests launch (kernels.cu), on a real driver and on the simulated one. */
+#ifndef TEST_GPU_KERNELS_H
+#define TEST_GPU_KERNELS_H
+
+extern const char kernels_ptx[];
+
+/* Tells the simulated driver, if that is the one, what they do. */
+void kernels_register(void);
+
+#endif
