@@ -61,6 +61,7 @@ struct tsocket_producer_options {
     uint32_t join_grace_ms; /* how long a group's first epoch stays in the ring for those who come later; 5000 */
     uint32_t max_hold_ms;   /* a consumer that keeps the others waiting for longer is parked; 30000; 0: never */
     uint32_t side_share;    /* percent of the claims that side rings get while a group's ring has some; 25 */
+    uint32_t max_crashes;   /* consumers of one name that may die within a minute; then it is refused; 20; 0: any */
     bool exit_when_idle;    /* wait() answers TSOCKET_END when the last consumer has left; default false */
     const char *ledger;     /* a file that is to record who got what, for tsocketctl verify; default NULL: none */
     const char *stage_names[TSOCKET_STAGES_MAX]; /* what claim.stage_ns[] count, for the status table */
@@ -189,6 +190,13 @@ TSOCKET_API void tsocket_producer_fail(struct tsocket_producer *producer, int er
  * TSOCKET_EAGAIN after `timeout_ms`.
  */
 TSOCKET_API int tsocket_producer_wait(struct tsocket_producer *producer, int timeout_ms);
+
+/*
+ * Takes max_hold_ms, join_grace_ms, side_share and max_crashes from *options, from now on and for all that are attached
+ * (but not where tsocketctl set has said otherwise); the rest of it is not looked at. Any thread.
+ */
+TSOCKET_API void tsocket_producer_change(struct tsocket_producer *producer,
+                                         const struct tsocket_producer_options *options);
 
 /* Makes every claim and wait return TSOCKET_END. Any thread; not from a signal handler. */
 TSOCKET_API void tsocket_producer_stop(struct tsocket_producer *producer);

@@ -295,8 +295,10 @@ int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_opt
 /* --- close */
 
 /* How far it came, over the lifeline, where nothing overtakes it: the daemon counts what was delivered. */
-static void say_goodbye(const struct tsocket *ts)
+static void say_goodbye(struct tsocket *ts)
 {
+    tsc_handle_tell_release(ts, true);
+
     struct tsi_hot hot = {.kind = TSI_RELEASE, .ring = ts->ring->name, .a = ts->released, .b = ts->received_all};
     unsigned char packet[TSI_HOT_BYTES];
 

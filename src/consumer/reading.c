@@ -259,9 +259,12 @@ static void first_place(struct tsc_reading *reading, const struct tsc_stretch *s
 void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t index, uint64_t until,
                        struct tsc_findings *findings)
 {
-    const struct tsc_stretch stretch = {.epoch = epoch, .begin = index, .pos = index, .until = until};
+    struct tsc_stretch stretch = {.epoch = epoch, .begin = index, .pos = index, .until = until};
     struct tsc_stretch *front = &reading->stretches[0];
 
+    if (until == TSC_TO_THE_END && index == tsc_stream_length(reading->stream, epoch)) /* the next one's start */
+        stretch = (struct tsc_stretch){.epoch = ++epoch, .until = until};
+    index = stretch.begin;
     if (!reading->placed) {
         first_place(reading, &stretch, findings);
         return;
@@ -291,19 +294,20 @@ static bool comes_later(const struct tsc_reading *reading, uint64_t epoch, uint6
     return false;
 }
 
-/* Within the epoch that it reads. */
+/*
+ * Within the epoch that it reads. Who leaves a side ring gives back what was made there beyond its place as well: a
+ * release behind the end of a place is of all of it.
+ */
 static bool release_here(struct tsc_reading *reading, uint64_t index, struct tsc_findings *findings)
 {
     const struct tsc_stretch *front = &reading->stretches[0];
 
-    if (index >= front->pos && index <= front->until) {
+    if (index > front->pos && index <= front->until)
         pass(reading, index, findings);
-        return true;
-    }
-    if (comes_later(reading, front->epoch, index))
+    else if (comes_later(reading, front->epoch, index))
         return false;
-    if (index > front->until)
-        find(reading, findings, TSC_BEYOND, front->epoch, index, front->until);
+    else if (index > front->until)
+        pass(reading, front->until, findings);
     return true; /* or it is old news */
 }
 
@@ -313,6 +317,10 @@ void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t 
 
     if (!reading->placed) {
         stray(reading, findings);
+        return;
+    }
+    if (epoch == front->epoch + 1 && index == 0 && end_of(reading, front) != TSC_TO_THE_END) {
+        pass(reading, end_of(reading, front), findings); /* it may have to go on in this epoch before the next */
         return;
     }
     while (epoch >= front->epoch) {
@@ -442,6 +450,15 @@ void tsc_reading_continue(struct tsc_reading *reading, struct tsc_reading *befor
         continue_earlier(reading, before, epoch, index);
 }
 
+/* Whether something of the epoch that it reads has not been passed. */
+static bool is_missing(const struct tsc_reading *reading)
+{
+    uint64_t len = tsc_stream_length(reading->stream, tsc_reading_epoch(reading));
+    struct tsc_span gap = tsc_spans_missing(&reading->passed, reading->late, len);
+
+    return gap.from < gap.to;
+}
+
 void tsc_reading_end(struct tsc_reading *reading, struct tsc_findings *findings)
 {
     reading->ended = true;
@@ -453,7 +470,9 @@ void tsc_reading_end(struct tsc_reading *reading, struct tsc_findings *findings)
         if (stretch->epoch == reading->stretches[0].epoch && stretch->pos < end_of(reading, stretch))
             return;
     }
-    while (reading->stretches[0].pos > 0 && end_of(reading, &reading->stretches[0]) == reading->stretches[0].pos)
+    if (!reading->vouched && is_missing(reading))
+        return; /* it had not been told yet where the rest is */
+    while (reading->stretches[0].pos > 0 && end_of(reading, &reading->stretches[0]) <= reading->stretches[0].pos)
         finish_stretch(reading, findings);
 }
 

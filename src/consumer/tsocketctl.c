@@ -15,6 +15,7 @@
 #include "../ipc/text.h"
 #include "attach.h"
 #include "flags.h"
+#include "provenance.h"
 #include "table.h"
 #include "tap.h"
 #include "verify.h"
@@ -127,6 +128,47 @@ static int status_main(int argc, char *const *argv)
         sleep_ms(WATCH_MS);
         result = status_once(&status, clear);
     }
+    return result;
+}
+
+/* ---- provenance ---- */
+
+static int provenance_print(const char *name, const cJSON *status, bool json)
+{
+    cJSON *provenance = status != NULL ? tsc_provenance_of(status) : NULL;
+    char *text = provenance != NULL && json ? cJSON_PrintUnformatted(provenance) : NULL;
+    bool good = text != NULL || (provenance != NULL && !json);
+
+    if (text != NULL) {
+        tsi_text_json_clean(text, stdout);
+        putchar('\n');
+    } else if (good) {
+        tsc_provenance_print(provenance, stdout);
+    } else {
+        fprintf(stderr, "tsocketctl provenance: %s did not answer in JSON\n", name);
+    }
+    cJSON_free(text);
+    cJSON_Delete(provenance);
+    return written(good ? EXIT_OK : EXIT_FAILED);
+}
+
+static int provenance_main(int argc, char *const *argv)
+{
+    bool json = false;
+    const struct tsc_flag flags[] = {{"json", NULL, TSC_FLAG_ON, 0, 0, NULL, &json, NULL}};
+    const char *name = NULL;
+    char error[512], *answer;
+
+    if (!tsc_flags_parse(flags, 1, argc, argv, &name, error, sizeof(error)))
+        return usage("provenance", error);
+    if (name == NULL)
+        return usage("provenance", needs_name);
+    if (tsc_query(name, &ask_status, ANSWER_MS, &answer) != TSOCKET_OK)
+        return failed("provenance");
+    cJSON *status = cJSON_Parse(answer);
+    int result = provenance_print(name, status, json);
+    cJSON_Delete(status);
+    free(answer);
     return result;
 }
 
@@ -309,7 +351,10 @@ static int help_main(int argc, char *const *argv)
           stdout);
     tsc_tap_help(stdout);
     tsc_verify_help(stdout);
-    fputs("  help                    this\n"
+    fputs("  provenance NAME [--json]\n"
+          "                          what a paper's appendix needs: versions, fingerprints of dataset and\n"
+          "                          recipe, the recipe, the seed\n"
+          "  help                    this\n"
           "  --version               the version\n"
           "\n"
           "Daemons are looked for in $TSOCKET_DIR, else in $XDG_RUNTIME_DIR/tsocket and /tmp/tsocket-UID.\n"
@@ -324,8 +369,8 @@ static const struct {
     int (*main)(int argc, char *const *argv);
 } commands[] = {
     {"status", status_main}, {"list", list_main},   {"stop", stop_main},         {"drain", drain_main},
-    {"set", set_main},       {"tap", tsc_tap_main}, {"verify", tsc_verify_main}, {"help", help_main},
-    {"--help", help_main},   {"-h", help_main},     {"--version", version_main},
+    {"set", set_main},       {"tap", tsc_tap_main}, {"verify", tsc_verify_main}, {"provenance", provenance_main},
+    {"help", help_main},     {"--help", help_main}, {"-h", help_main},           {"--version", version_main},
 };
 
 int main(int argc, char **argv)
@@ -337,6 +382,6 @@ int main(int argc, char **argv)
     }
     if (argc > 1)
         fprintf(stderr, "tsocketctl: %.64s: no such command; ", argv[1]);
-    fprintf(stderr, "%s\n", "commands are status, list, stop, drain, set, tap, verify and help");
+    fprintf(stderr, "%s\n", "commands are status, list, stop, drain, set, tap, verify, provenance and help");
     return EXIT_USAGE;
 }

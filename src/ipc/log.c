@@ -20,8 +20,8 @@ static struct {
     void *context;
     const char *program;
     const char *erase;
-    char most;
-    bool json;
+    _Atomic char most;
+    enum tsi_log_format format;
 } logger = {.program = "libtsocket", .erase = "", .most = 'W'};
 
 static const char *const words[] = {"error", "warning", "info", "debug"};
@@ -76,6 +76,18 @@ static void write_json(int rank, const char *text)
         write_text(out, (size_t)len);
 }
 
+/* The number is syslog's priority, and counts for one line. */
+static void write_journald(int rank, const char *text)
+{
+    static const int priorities[] = {3, 4, 6, 7};
+    char line[TEXT_MAX + 8];
+    int len = snprintf(line, sizeof(line), "<%d>%s\n", priorities[rank], text);
+
+    for (int i = 0; i + 1 < len; i++)
+        line[i] = line[i] == '\n' ? ' ' : line[i];
+    write_text(line, (size_t)len);
+}
+
 void tsi_log(char level, const char *format, ...)
 {
     char text[TEXT_MAX];
@@ -89,8 +101,10 @@ void tsi_log(char level, const char *format, ...)
     va_end(args);
     if (logger.sink != NULL)
         logger.sink(logger.context, level, text);
-    else if (logger.json)
+    else if (logger.format == TSI_LOG_JSON)
         write_json(rank, text);
+    else if (logger.format == TSI_LOG_JOURNALD)
+        write_journald(rank, text);
     else
         write_plain(rank, text);
 }
@@ -100,9 +114,9 @@ void tsi_log_level(char most)
     logger.most = most;
 }
 
-void tsi_log_json(bool on)
+void tsi_log_format(enum tsi_log_format format)
 {
-    logger.json = on;
+    logger.format = format;
 }
 
 void tsi_log_erase(const char *escape)

@@ -6,14 +6,20 @@
 #ifndef TSI_LOG_H
 #define TSI_LOG_H
 
-#include <stdbool.h>
-
 /* `level` is 'E', 'W', 'I' or 'D'. No newline at the end of the text. */
 void tsi_log(char level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The most talkative level that is written; 'W' at first. Set these four before there are threads. */
+/* The most talkative level that is written; 'W' at first. Any thread, at any time. */
 void tsi_log_level(char most);
-void tsi_log_json(bool on);
+
+enum tsi_log_format {
+    TSI_LOG_PLAIN,    /* for people: "program: error: text" */
+    TSI_LOG_JSON,     /* one object per line */
+    TSI_LOG_JOURNALD, /* "<3>text": the level as systemd's journal takes it, which knows program and time */
+};
+
+/* Set these three before there are threads. */
+void tsi_log_format(enum tsi_log_format format);
 void tsi_log_erase(const char *escape); /* goes before each plain line: takes a live line away; not copied */
 void tsi_log_program(const char *name); /* stands before each line; "libtsocket" at first; not copied */
 

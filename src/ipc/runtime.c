@@ -15,6 +15,7 @@
 
 #include "error.h"
 #include "lifeline.h"
+#include "log.h"
 
 enum {
     ROOTS_MAX = 3,
@@ -122,10 +123,18 @@ static int busy(const char *name, int lock_fd)
                     name, pid[0] != '\0' ? pid : "unknown", name);
 }
 
+/* Whether what is at `path` is the file that we have locked. */
+static bool is_ours(int lock_fd, const char *path)
+{
+    struct stat ours, there;
+
+    return fstat(lock_fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
+}
+
 /* TSOCKET_EAGAIN: the folder or the file vanished or was replaced meanwhile; try again. */
 static int try_lock(const char *name, const char *folder, const char *path, int *fd_out)
 {
-    struct stat opened, there;
     int rc = TSOCKET_EAGAIN;
     int fd;
 
@@ -136,7 +145,7 @@ static int try_lock(const char *name, const char *folder, const char *path, int 
         return errno == ENOENT ? TSOCKET_EAGAIN : tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot open the lock", path);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         rc = errno == EWOULDBLOCK ? busy(name, fd) : tsi_fail_errno(TSOCKET_ESYSTEM, "%s: cannot lock", path);
-    else if (fstat(fd, &opened) == 0 && stat(path, &there) == 0 && opened.st_ino == there.st_ino)
+    else if (is_ours(fd, path))
         rc = TSOCKET_OK;
     if (rc == TSOCKET_OK)
         *fd_out = fd;
@@ -239,12 +248,27 @@ void tsi_runtime_give_back(struct tsi_runtime *runtime)
 
     if (runtime->lock_fd < 0)
         return;
-    sweep(runtime->folder);
-    if (join_path(runtime->folder, "lock", lock_path) == TSOCKET_OK)
+    if (join_path(runtime->folder, "lock", lock_path) == TSOCKET_OK && is_ours(runtime->lock_fd, lock_path)) {
+        sweep(runtime->folder);
         unlink(lock_path); /* while it is locked: whoever opened it meanwhile sees that it is another file now */
-    rmdir(runtime->folder);
+        rmdir(runtime->folder);
+    }
     close(runtime->lock_fd);
     runtime->lock_fd = -1;
+}
+
+void tsi_runtime_watch(struct tsi_runtime *runtime)
+{
+    char lock_path[TSI_PATH_MAX];
+
+    if (runtime->lost || join_path(runtime->folder, "lock", lock_path) != TSOCKET_OK ||
+        (is_ours(runtime->lock_fd, lock_path) && access(runtime->lifeline, F_OK) == 0))
+        return;
+    runtime->lost = true;
+    tsi_log('W',
+            "%s was removed or replaced by somebody: no new consumer can find this daemon; those that are attached go "
+            "on; start it again when they are done",
+            runtime->folder);
 }
 
 /* --- the consumer's side */

@@ -27,6 +27,7 @@ struct tsi_runtime {
     char folder[TSI_PATH_MAX];
     char lifeline[TSI_PATH_MAX];
     char socket[TSI_PATH_MAX]; /* ZeroMQ's, without "ipc://" */
+    bool lost;                 /* somebody has removed it: has been logged */
 };
 
 /* 1 to TSOCKET_NAME_MAX of A-Z a-z 0-9 . _ -, the first not a dot: a file name that cannot leave its folder. */
@@ -42,6 +43,12 @@ int tsi_runtime_take(const char *name, bool shared, struct tsi_runtime *runtime_
 int tsi_runtime_share(const struct tsi_runtime *runtime);
 
 void tsi_runtime_give_back(struct tsi_runtime *runtime);
+
+/*
+ * Looks whether the folder is still there, and still this daemon's; to be called now and then. If not, nobody new can
+ * find it: that is logged, once. Who is attached goes on.
+ */
+void tsi_runtime_watch(struct tsi_runtime *runtime);
 
 /*
  * Consumer: connects to NAME's lifeline, looking in every folder a daemon could use. TSOCKET_ENOTFOUND lists them.

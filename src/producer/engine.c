@@ -26,8 +26,12 @@ enum {
 
 void tsocket_producer_options_init(struct tsocket_producer_options *options)
 {
-    *options = (struct tsocket_producer_options){
-        .size = sizeof(*options), .name = "main", .join_grace_ms = 5000, .max_hold_ms = 30000, .side_share = 25};
+    *options = (struct tsocket_producer_options){.size = sizeof(*options),
+                                                 .name = "main",
+                                                 .join_grace_ms = 5000,
+                                                 .max_hold_ms = 30000,
+                                                 .side_share = 25,
+                                                 .max_crashes = 20};
 }
 
 void tsocket_stream_options_init(struct tsocket_stream_options *options)
@@ -506,6 +510,24 @@ int tsocket_producer_note(struct tsocket_producer *producer, const char *name, d
     if (i == TSOCKET_NOTES_MAX)
         return tsi_fail(TSOCKET_EINVAL, "note %s: there are %d already, the limit", name, TSOCKET_NOTES_MAX);
     return TSOCKET_OK;
+}
+
+void tsocket_producer_change(struct tsocket_producer *producer, const struct tsocket_producer_options *options)
+{
+    uint64_t before_ns = producer->options.max_hold_ms * TSI_NS_PER_MS;
+
+    pthread_mutex_lock(&producer->lock);
+    producer->options.max_hold_ms = options->max_hold_ms;
+    producer->options.side_share = options->side_share;
+    producer->options.max_crashes = options->max_crashes;
+    for (uint32_t i = 0; i < producer->n_streams; i++)
+        producer->streams[i]->join_grace_ns = options->join_grace_ms * TSI_NS_PER_MS;
+    for (uint32_t i = 0; i < producer->roster.n; i++) {
+        if (producer->roster.consumers[i]->max_hold_ns == before_ns)
+            producer->roster.consumers[i]->max_hold_ns = options->max_hold_ms * TSI_NS_PER_MS;
+    }
+    pthread_mutex_unlock(&producer->lock);
+    tsp_loop_wake(producer);
 }
 
 void tsocket_producer_stop(struct tsocket_producer *producer)

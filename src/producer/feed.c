@@ -19,7 +19,7 @@ bool tsp_feed_open(const struct tsp_options *daemon, const struct tsp_stream_opt
                    const struct tsp_source_limits *limits, struct tsp_feed *feed_out, struct tsp_problem *problem_out)
 {
     struct tsp_feed feed = {.options = options};
-    char error[512], text[TSP_RECIPE_TEXT_MAX];
+    char error[512];
 
     feed.source = tsp_source_open(options->source, limits, error, sizeof(error));
     if (feed.source == NULL)
@@ -36,8 +36,8 @@ bool tsp_feed_open(const struct tsp_options *daemon, const struct tsp_stream_opt
     for (uint32_t i = 0; i < feed.n_fields; i++)
         feed.sample_bytes += field_bytes(&feed.fields[i]);
     tsp_fingerprint_dataset(feed.source, feed.dataset_id);
-    tsp_options_recipe(daemon, options, text);
-    tsp_fingerprint_text(text, feed.recipe_id);
+    tsp_options_recipe(daemon, options, feed.recipe);
+    tsp_fingerprint_text(feed.recipe, feed.recipe_id);
     *feed_out = feed;
     return true;
 }
@@ -79,6 +79,7 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.dataset_id = feed->dataset_id;
     options.recipe_id = feed->recipe_id;
     options.seed = feed->options->recipe.seed;
+    options.first_epoch = feed->first_epoch;
     options.source = feed->options->source;
     return tsocket_producer_add_stream(producer, &options, NULL);
 }

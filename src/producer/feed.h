@@ -25,6 +25,8 @@ struct tsp_feed {
     struct tsp_ring_plan ring;
     char dataset_id[TSP_FINGERPRINT];
     char recipe_id[TSP_FINGERPRINT];
+    char recipe[TSP_RECIPE_TEXT_MAX]; /* what recipe_id stands for */
+    uint64_t first_epoch;             /* bookmark.h sets it */
 };
 
 /* Lists the source of one of the daemon's streams. True: *feed_out is to be given to tsp_feed_close. */

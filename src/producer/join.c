@@ -211,6 +211,7 @@ static int join_by_token(struct tsp_stream *stream, const struct tsp_roster *ros
                         "--wait-for as many trainers as resume",
                         stream->name, consumer->hello.hold, consumer->hello.batch);
     tsp_side_park(consumer, TSP_LEDGER_SIDE, now_ns);
+    consumer->epoch = consumer->place.epoch;
     consumer->fresh = true;
     return TSOCKET_OK;
 }

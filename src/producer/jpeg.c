@@ -404,3 +404,15 @@ enum tsp_bad tsp_jpeg_decode(struct tsp_jpeg *jpeg, const struct tsp_rect *wante
     };
     return TSP_GOOD;
 }
+
+#define TEXT_OF(macro)  TEXT_OF_(macro)
+#define TEXT_OF_(token) #token
+
+const char *tsp_jpeg_library(void)
+{
+#ifdef LIBJPEG_TURBO_VERSION
+    return "libjpeg-turbo " TEXT_OF(LIBJPEG_TURBO_VERSION);
+#else
+    return "libjpeg " TEXT_OF(JPEG_LIB_VERSION);
+#endif
+}

@@ -37,4 +37,7 @@ const char *tsp_jpeg_colours(const struct tsp_jpeg *jpeg);
 enum tsp_bad tsp_jpeg_decode(struct tsp_jpeg *jpeg, const struct tsp_rect *wanted, uint32_t reduce,
                              struct tsp_pixels *pixels_out);
 
+/* "libjpeg-turbo 2.1.5": what this was built with. */
+const char *tsp_jpeg_library(void);
+
 #endif

@@ -39,6 +39,7 @@ struct tsp_stream_spec {
 };
 
 struct tsp_layer {
+    bool is_file;
     struct tsp_settings settings;
     struct tsp_stream_spec streams[TSOCKET_STREAMS_MAX];
     uint32_t n_streams;

@@ -196,16 +196,19 @@ static void accept_peers(struct tsocket_producer *producer, uint64_t now_ns)
 /* Whether everything that was to be done has been done. */
 static void check_end(struct tsocket_producer *producer)
 {
-    bool finished = true; /* all streams are over, and somebody was there for each */
-    bool visited = false;
+    bool finished = true; /* all streams are over, and somebody was there for each; resident ones do not matter */
+    bool visited = false, resident = true;
 
     if (tsp_roster_attached(&producer->roster, NULL) > 0)
         return;
     for (uint32_t i = 0; i < producer->n_streams; i++) {
-        visited = visited || producer->streams[i]->visited;
-        finished = finished && producer->streams[i]->visited && tsp_stream_is_over(producer->streams[i]);
+        const struct tsp_stream *stream = producer->streams[i];
+
+        visited = visited || stream->visited;
+        resident = resident && stream->options.resident;
+        finished = finished && (stream->options.resident || (stream->visited && tsp_stream_is_over(stream)));
     }
-    if (finished)
+    if (finished && !resident)
         tsp_engine_end(producer, TSOCKET_END, "no epoch is left to be read");
     else if (visited && producer->options.exit_when_idle)
         tsp_engine_end(producer, TSOCKET_END, "the last consumer has left");

@@ -17,7 +17,8 @@ static const struct tsp_word dtypes[] = {{"uint8", TSOCKET_UINT8}, {"float32", T
 static const struct tsp_word layouts[] = {{"nhwc", TSP_NHWC}, {"nchw", TSP_NCHW}, {NULL, 0}};
 static const struct tsp_word on_bads[] = {
     {"skip", TSOCKET_BAD_SKIP}, {"fail", TSOCKET_BAD_FAIL}, {"mask", TSOCKET_BAD_MASK}, {NULL, 0}};
-static const struct tsp_word log_formats[] = {{"text", TSP_LOG_TEXT}, {"json", TSP_LOG_JSON}, {NULL, 0}};
+static const struct tsp_word log_formats[] = {
+    {"text", TSP_LOG_TEXT}, {"json", TSP_LOG_JSON}, {"journald", TSP_LOG_JOURNALD}, {NULL, 0}};
 
 const struct tsp_option tsp_option_table[] = {
     {.name = "dataset",
@@ -273,6 +274,15 @@ const struct tsp_option tsp_option_table[] = {
      .help =
          "A trainer that keeps the others waiting for longer is parked: they go on without it, and it goes on where "
          "it was when it comes back, from a side ring. 0: they wait for ever."},
+    {.name = "max-crashes",
+     .argument = "N",
+     .type = TSP_OPTION_COUNT,
+     BETWEEN(0, 1000000),
+     .initial = "20",
+     DAEMON(max_crashes),
+     .section = TSP_SECTION_EPOCHS,
+     .help = "When so many trainers of one name have died within a minute, others of that name are refused until it is "
+             "over. 0: no limit."},
     {.name = "side-rings",
      .argument = "N",
      .type = TSP_OPTION_COUNT,
@@ -297,6 +307,14 @@ const struct tsp_option tsp_option_table[] = {
      .section = TSP_SECTION_EPOCHS,
      .help = "Make the samples once and keep all of them in the ring (its default is then the whole dataset): trainers "
              "pass over them at any time, none waits for another. For validation sets."},
+    {.name = "state",
+     .argument = "FILE",
+     .type = TSP_OPTION_PATH,
+     DAEMON(state),
+     .example = "train.state",
+     .section = TSP_SECTION_EPOCHS,
+     .help = "Keep in this file which epoch each stream is in, and begin with that one. Another dataset, recipe or "
+             "--seed than the file's is refused."},
     {.name = "exit-when-idle",
      .type = TSP_OPTION_SWITCH,
      .initial = "off",
@@ -411,13 +429,22 @@ const struct tsp_option tsp_option_table[] = {
      .section = TSP_SECTION_DAEMON,
      .help = "Let the users of these groups attach."},
 
+    {.name = "ledger",
+     .argument = "FILE",
+     .type = TSP_OPTION_PATH,
+     DAEMON(ledger),
+     .example = "train.ledger",
+     .section = TSP_SECTION_DAEMON,
+     .help = "Record in this file who got which samples; it is added to, and tsocketctl verify FILE shows from it that "
+             "everybody got everything exactly once."},
+
     {.name = "config",
      .argument = "FILE.json",
      .type = TSP_OPTION_PATH,
      .example = "tsocketd.json",
      DAEMON(config),
      .section = TSP_SECTION_GENERAL,
-     .help = "Read options from this file."},
+     .help = "Read options from this file; SIGHUP has it read again, see below."},
     {.name = "verbose",
      .letter = 'v',
      .type = TSP_OPTION_SWITCH,
@@ -439,7 +466,8 @@ const struct tsp_option tsp_option_table[] = {
      .initial = "text",
      DAEMON(log_format),
      .section = TSP_SECTION_GENERAL,
-     .help = "Lines for people, or one JSON object per line."},
+     .help = "Lines for people (text), one JSON object per line (json), or lines with the priorities of systemd's "
+             "journal (journald)."},
     {.name = "version",
      .type = TSP_OPTION_SWITCH,
      DAEMON(version),

@@ -128,8 +128,10 @@ static bool add_streams(struct tsp_options *options, const struct tsp_layer *lay
         n--;
     options->named_streams = n > 0;
     for (uint32_t i = 0; n > 0 && i < layers[n - 1].n_streams; i++) {
-        if (!add_named_stream(options, &layers[n - 1].streams[i], problem_out))
+        if (!add_named_stream(options, &layers[n - 1].streams[i], problem_out)) {
+            problem_out->in_file = layers[n - 1].is_file;
             return false;
+        }
     }
     if (options->n_streams == 0)
         return tsp_problem_set(problem_out, "nothing to serve: give a DATASET (tsocketd /data/train) or streams "
@@ -219,8 +221,10 @@ bool tsp_options_merge(const struct tsp_layer *layers, uint32_t n, struct tsp_op
 
     tsp_recipe_init(&options.common.recipe);
     bool good = apply_defaults(&options, problem_out);
-    for (uint32_t i = 0; good && i < n; i++)
+    for (uint32_t i = 0; good && i < n; i++) {
         good = apply_layer(&layers[i], &options, problem_out);
+        problem_out->in_file = !good && layers[i].is_file;
+    }
     good = good && (options.help || options.version || add_streams(&options, layers, n, problem_out));
     for (uint32_t i = 0; good && i < options.n_streams; i++)
         good = tsp_views_resolve(&options.streams[i], problem_out) && check_stream(&options.streams[i], problem_out);
@@ -259,13 +263,16 @@ static bool read_layers(int argc, char *const *argv, char *const *environment, s
     const char *config = tsp_layer_text(&layers[LAYER_FLAGS], "config");
     if (config == NULL)
         config = tsp_layer_text(&layers[LAYER_ENVIRONMENT], "config");
-    return config == NULL || tsp_config_read(&layers[LAYER_FILE], config, problem_out);
+    problem_out->in_file = config != NULL && !tsp_config_read(&layers[LAYER_FILE], config, problem_out);
+    return !problem_out->in_file;
 }
 
 bool tsp_options_parse(int argc, char *const *argv, char *const *environment, struct tsp_options *options_out,
                        struct tsp_problem *problem_out)
 {
-    struct tsp_layer layers[LAYERS] = {0};
+    struct tsp_layer layers[LAYERS] = {[LAYER_FILE] = {.is_file = true}};
+
+    problem_out->in_file = false;
     bool good = read_layers(argc, argv, environment, layers, problem_out) &&
                 tsp_options_merge(layers, LAYERS, options_out, problem_out);
 
@@ -284,6 +291,8 @@ void tsp_options_fini(struct tsp_options *options)
     free(options->write_skip);
     free(options->dataset);
     free(options->config);
+    free(options->ledger);
+    free(options->state);
     memset(options, 0, sizeof(*options));
 }
 

@@ -45,6 +45,7 @@ struct tsp_view_texts {
 enum tsp_log_format {
     TSP_LOG_TEXT,
     TSP_LOG_JSON,
+    TSP_LOG_JOURNALD,
 };
 
 struct tsp_stream_options {
@@ -79,10 +80,13 @@ struct tsp_options {
     uint32_t join_grace_ms;
     uint32_t max_hold_ms; /* 0: no limit */
     uint32_t side_share;  /* percent */
+    uint32_t max_crashes; /* of one name in a minute; 0: no limit */
     bool exit_when_idle;
     struct tsp_limits limits;
     uint64_t max_bytes;
     uint64_t cache_bytes; /* 0: no cache */
+    char *ledger;         /* these two: NULL: none */
+    char *state;
     struct tsp_ids allow_uids;
     struct tsp_ids allow_gids;
     bool list;

@@ -241,3 +241,8 @@ enum tsp_bad tsp_png_decode(struct tsp_png *png, const struct tsp_rect *wanted, 
     };
     return TSP_GOOD;
 }
+
+const char *tsp_png_library(void)
+{
+    return png_get_libpng_ver(NULL);
+}

@@ -31,4 +31,7 @@ const char *tsp_png_colours(const struct tsp_png *png);
 /* Decodes at least `wanted`; rows below it only in a file without its end. *pixels_out stays until the next call. */
 enum tsp_bad tsp_png_decode(struct tsp_png *png, const struct tsp_rect *wanted, struct tsp_pixels *pixels_out);
 
+/* "1.6.39": what runs. */
+const char *tsp_png_library(void);
+
 #endif

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 struct tsp_problem {
+    bool in_file; /* the configuration file is what is wrong; only options.h says so */
     char text[1024];
 };
 

@@ -6,8 +6,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../ipc/clock.h"
 #include "../ipc/control.h"
 #include "../ipc/error.h"
+
+enum {
+    CRASH_S = 60, /* over so long deaths of one name are counted */
+};
 
 int tsp_roster_init(struct tsp_roster *roster, uint32_t max)
 {
@@ -152,6 +157,38 @@ uint32_t tsp_roster_attached(const struct tsp_roster *roster, const struct tsp_s
 {
     return tsp_roster_count(roster, stream, TSP_JOINING) + tsp_roster_count(roster, stream, TSP_READING) +
            tsp_roster_count(roster, stream, TSP_PARKED);
+}
+
+static bool is_counted(const struct tsp_crashes *crashes, const char *name, uint64_t now_ns)
+{
+    return crashes->n > 0 && now_ns - crashes->since_ns < CRASH_S * TSI_NS_PER_S && strcmp(crashes->name, name) == 0;
+}
+
+void tsp_roster_note_crash(struct tsp_roster *roster, const char *name, uint64_t now_ns)
+{
+    struct tsp_crashes *oldest = &roster->crashes[0];
+
+    for (uint32_t i = 0; i < TSP_CRASHES_MAX; i++) {
+        struct tsp_crashes *crashes = &roster->crashes[i];
+
+        if (is_counted(crashes, name, now_ns)) {
+            crashes->n++;
+            return;
+        }
+        if (crashes->since_ns < oldest->since_ns)
+            oldest = crashes;
+    }
+    *oldest = (struct tsp_crashes){.n = 1, .since_ns = now_ns};
+    memcpy(oldest->name, name, strlen(name) + 1);
+}
+
+uint32_t tsp_roster_crashes(const struct tsp_roster *roster, const char *name, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < TSP_CRASHES_MAX; i++) {
+        if (is_counted(&roster->crashes[i], name, now_ns))
+            return roster->crashes[i].n;
+    }
+    return 0;
 }
 
 const char *tsp_consumer_state_word(enum tsp_consumer_state state)

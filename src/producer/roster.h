@@ -76,7 +76,17 @@ struct tsp_consumer {
     double samples_per_s;
 };
 
+/* How often consumers of a name died without a word, lately. */
+struct tsp_crashes {
+    char name[TSOCKET_NAME_MAX + 1];
+    uint32_t n;
+    uint64_t since_ns; /* the minute that is counted */
+};
+
+#define TSP_CRASHES_MAX 64 /* names; more than die in a minute, or the oldest is forgotten */
+
 struct tsp_roster {
+    struct tsp_crashes crashes[TSP_CRASHES_MAX];
     struct tsp_consumer **consumers;
     uint32_t n;
     uint32_t max;
@@ -110,6 +120,12 @@ uint32_t tsp_roster_count(const struct tsp_roster *roster, const struct tsp_stre
 
 /* Those that count as there: JOINING, READING or PARKED. */
 uint32_t tsp_roster_attached(const struct tsp_roster *roster, const struct tsp_stream *stream);
+
+/* A consumer of that name has died. */
+void tsp_roster_note_crash(struct tsp_roster *roster, const char *name, uint64_t now_ns);
+
+/* How many of that name have died in the minute that is counted now. */
+uint32_t tsp_roster_crashes(const struct tsp_roster *roster, const char *name, uint64_t now_ns);
 
 const char *tsp_consumer_state_word(enum tsp_consumer_state state);
 

@@ -102,14 +102,22 @@ void tsp_side_tell(struct tsp_consumer *consumer)
         summon(consumer, true);
 }
 
-/* Ranks count their windows from where they began: theirs stays. */
+/*
+ * For the ledger. Who has been given a lap to its end says so by asking for what comes behind it. (Ranks count their
+ * windows from where they began: that stays.)
+ */
 static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
 {
+    struct tsp_ledger *ledger = consumer->stream->ledger;
     bool wraps = consumer->wrap > 0 && place->epoch == consumer->wrap_epoch && place->index < consumer->wrap;
 
-    if (consumer->hello.world == 1)
-        tsp_ledger_place(consumer->stream->ledger, consumer->id, place->epoch, place->index,
-                         wraps ? consumer->wrap : UINT64_MAX);
+    if (consumer->hello.world > 1)
+        return;
+    if (wraps && place->index == 0)
+        tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->stream, place->epoch).len);
+    if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
+        tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
+    tsp_ledger_place(ledger, consumer->id, place->epoch, place->index, wraps ? consumer->wrap : UINT64_MAX);
 }
 
 int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)

@@ -196,15 +196,14 @@ bool tsp_state_write(const char *path, const struct tsp_state *state, struct tsp
     fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
         return system_problem(problem_out, temporary, "cannot be written");
-    good = write_all(fd, text, strlen(text)) && fsync(fd) == 0;
-    if (!good)
-        system_problem(problem_out, temporary, "cannot be written");
-    if (close(fd) != 0 && good)
-        good = system_problem(problem_out, temporary, "cannot be written");
-    if (good && rename(temporary, path) != 0)
-        good = system_problem(problem_out, path, "cannot be replaced");
+    good = (write_all(fd, text, strlen(text)) && fsync(fd) == 0) ||
+           system_problem(problem_out, temporary, "cannot be written");
+    good = good && (rename(temporary, path) == 0 || system_problem(problem_out, path, "cannot be replaced"));
+    int error = errno;
+    close(fd);
     if (!good)
         unlink(temporary);
+    errno = error;
     return good && (sync_folder(path) || system_problem(problem_out, path, "its folder cannot be written to disk"));
 }
 

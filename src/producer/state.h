@@ -34,7 +34,7 @@ struct tsp_state {
 /* True: *state_out is what the file says; no streams where there is no file yet. */
 bool tsp_state_read(const char *path, struct tsp_state *state_out, struct tsp_problem *problem_out);
 
-/* Replaces the file. False: the old one is as it was, and *problem_out says why. */
+/* Replaces the file. False: the old one is as it was, *problem_out says why, and errno, where it can. */
 bool tsp_state_write(const char *path, const struct tsp_state *state, struct tsp_problem *problem_out);
 
 /* The stream of that name, or NULL. */

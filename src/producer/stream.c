@@ -559,8 +559,6 @@ bool tsp_stream_is_over(const struct tsp_stream *stream)
 {
     bool last = stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
 
-    if (stream->options.resident) /* it never is, and never keeps the daemon */
-        return true;
     if (stream->keep_until_ns != 0) /* those who come within the grace are still to be served */
         return false;
     return stream->finished || (last && stream->filler.start < stream->floor);

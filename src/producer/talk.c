@@ -49,6 +49,8 @@ void tsp_talk_drop(struct tsocket_producer *producer, struct tsp_consumer *consu
                         consumer->evicted  ? TSP_LEDGER_EVICTED
                         : consumer->polite ? TSP_LEDGER_LEFT
                                            : TSP_LEDGER_DIED);
+        if (!consumer->polite)
+            tsp_roster_note_crash(&producer->roster, consumer->hello.name, tsi_clock_ns());
         tsp_stream_detach(consumer->stream, consumer);
         tsp_side_forget(consumer);
     }
@@ -190,6 +192,19 @@ static int send_welcome(struct tsocket_producer *producer, const struct tsp_cons
     return send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
 }
 
+/* A trial that crashes as soon as it starts, again and again, is not to disturb the others for ever. */
+static int check_crashes(const struct tsocket_producer *producer, const struct tsi_hello *hello, uint64_t now_ns)
+{
+    uint32_t n = tsp_roster_crashes(&producer->roster, hello->name, now_ns);
+
+    if (producer->options.max_crashes == 0 || n < producer->options.max_crashes)
+        return TSOCKET_OK;
+    return tsi_fail(TSOCKET_EREFUSED,
+                    "%" PRIu32 " consumers named \"%s\" have died within a minute, and --max-crashes is %" PRIu32
+                    "; find out why, or wait a minute",
+                    n, hello->name, producer->options.max_crashes);
+}
+
 static void attach(struct tsocket_producer *producer, struct tsp_consumer *consumer, uint32_t route,
                    const struct tsi_hello *hello, uint64_t now_ns)
 {
@@ -197,7 +212,9 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     bool catch_up = false;
     int rc = TSOCKET_ENOTFOUND;
 
-    if (stream != NULL) {
+    if (stream != NULL)
+        rc = check_crashes(producer, hello, now_ns);
+    if (rc == TSOCKET_OK) {
         consumer->hello = *hello;
         consumer->max_hold_ns = producer->options.max_hold_ms * TSI_NS_PER_MS;
         rc = tsp_join_attach(stream, &producer->roster, consumer, now_ns, &catch_up);

@@ -7,7 +7,10 @@
  * Signals. SIGTERM and SIGINT end the run, at any time and within two seconds, however often they come. The handler
  * sets a flag, which the main thread looks at ten times a second and between the steps of the start, and starts a
  * timer, which ends a process that is stuck in a listing, a decode or a disk all the same: whatever it holds, the
- * kernel frees.
+ * kernel frees. SIGHUP has --config read again, for what may change while it runs; without a --config it ends the run
+ * like the other two.
+ *
+ * Exit statuses are those of sysexits.h, for service managers: see `conclusion` in usage.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,15 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <tsocket/producer.h>
 
 #include "../ipc/clock.h"
 #include "../ipc/log.h"
+#include "bookmark.h"
 #include "check.h"
 #include "feed.h"
 #include "machine.h"
+#include "notify.h"
 #include "options.h"
 #include "pipeline.h"
 #include "progress.h"
@@ -35,14 +41,14 @@
 #define PATIENCE_US 1500000 /* for an orderly end */
 
 enum {
-    EXIT_ENDED = 0,
-    EXIT_FAILED = 1,
-    EXIT_USAGE = 2,
+    EXIT_ENDED = EX_OK,
+    EXIT_FOUND_BAD = 1, /* --check: there are bad images, or it was stopped before the end */
 };
 
 /* ---- signals: a handler reaches nothing but globals ---- */
 
 static volatile sig_atomic_t asked;                     /* the signal that asked for the end, or 0 */
+static volatile sig_atomic_t to_reload;                 /* SIGHUP has come */
 static volatile sig_atomic_t stuck_status = EXIT_ENDED; /* of a process that must be ended by the timer */
 
 static void on_signal(int number)
@@ -57,10 +63,18 @@ static void on_signal(int number)
     asked = number;
 }
 
-static void catch_signals(void)
+static void on_hangup(int number)
+{
+    (void)number;
+    to_reload = true;
+}
+
+static void catch_signals(bool with_config)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction hangup = {.sa_handler = with_config ? on_hangup : on_signal, .sa_flags = SA_RESTART};
 
+    sigaction(SIGHUP, &hangup, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGALRM, &action, NULL);
@@ -72,6 +86,7 @@ static void block_signals(int how)
     sigset_t set;
 
     sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGALRM);
@@ -82,17 +97,45 @@ static void block_signals(int how)
 
 struct daemon {
     const struct tsp_options *options;
+    int argc; /* for reading them again */
+    char *const *argv;
     struct tsp_feed feeds[TSOCKET_STREAMS_MAX];
     uint32_t n_feeds;
     struct tsocket_producer *producer;
     struct tsp_pipeline *pipeline;
     struct tsp_cache *cache; /* NULL: none */
+    struct tsp_bookmark bookmark;
+    struct tsp_notify notify;
 };
 
-static int failed(void)
+static int status_of(int error)
+{
+    switch (error) {
+    case TSOCKET_EBUSY: /* later it may be free */
+        return EX_TEMPFAIL;
+    case TSOCKET_EINVAL:
+        return EX_USAGE;
+    case TSOCKET_EBAD_SAMPLE:
+        return EX_DATAERR;
+    default: /* memory, descriptors, sockets */
+        return EX_OSERR;
+    }
+}
+
+/* Says why the last call of the engine failed. */
+static int failed(int error)
 {
     tsi_log('E', "%s", tsocket_last_error());
-    return EXIT_FAILED;
+    return status_of(error);
+}
+
+/* What may change while it runs. */
+static void set_patience(const struct tsp_options *asked_for, struct tsocket_producer_options *options)
+{
+    options->join_grace_ms = asked_for->join_grace_ms;
+    options->max_hold_ms = asked_for->max_hold_ms;
+    options->side_share = asked_for->side_share;
+    options->max_crashes = asked_for->max_crashes;
 }
 
 static int open_producer(struct daemon *daemon)
@@ -103,9 +146,7 @@ static int open_producer(struct daemon *daemon)
     tsocket_producer_options_init(&options);
     options.name = asked_for->name;
     options.wait_for = asked_for->wait_for;
-    options.join_grace_ms = asked_for->join_grace_ms;
-    options.max_hold_ms = asked_for->max_hold_ms;
-    options.side_share = asked_for->side_share;
+    set_patience(asked_for, &options);
     options.exit_when_idle = asked_for->exit_when_idle;
     options.allow_uids = asked_for->allow_uids.values;
     options.n_allow_uids = asked_for->allow_uids.count;
@@ -113,7 +154,13 @@ static int open_producer(struct daemon *daemon)
     options.n_allow_gids = asked_for->allow_gids.count;
     for (int i = 0; i < TSOCKET_STAGES_MAX; i++)
         options.stage_names[i] = tsp_stage_names[i];
-    return tsocket_producer_open(&options, &daemon->producer) == TSOCKET_OK ? EXIT_ENDED : failed();
+    options.ledger = asked_for->ledger;
+    int rc = tsocket_producer_open(&options, &daemon->producer);
+    if (rc == TSOCKET_EINVAL || rc == TSOCKET_ESYSTEM) { /* the runtime folder, the lock, the ledger */
+        failed(rc);
+        return EX_CANTCREAT;
+    }
+    return rc == TSOCKET_OK ? EXIT_ENDED : failed(rc);
 }
 
 static int add_streams(struct daemon *daemon)
@@ -121,8 +168,9 @@ static int add_streams(struct daemon *daemon)
     char text[1024];
 
     for (uint32_t i = 0; i < daemon->n_feeds && !asked; i++) {
-        if (tsp_feed_add(&daemon->feeds[i], daemon->producer) != TSOCKET_OK)
-            return failed();
+        int rc = tsp_feed_add(&daemon->feeds[i], daemon->producer);
+        if (rc != TSOCKET_OK)
+            return failed(rc);
         tsp_feed_describe(&daemon->feeds[i], text, sizeof(text));
         tsi_log('I', "%s", text);
     }
@@ -144,7 +192,7 @@ static int create_cache(struct daemon *daemon)
     if (daemon->cache != NULL)
         return EXIT_ENDED;
     tsi_log('E', "%s", error);
-    return EXIT_FAILED;
+    return EX_OSERR;
 }
 
 static int start_threads(struct daemon *daemon, uint32_t workers)
@@ -152,15 +200,16 @@ static int start_threads(struct daemon *daemon, uint32_t workers)
     struct tsp_stream_plan plans[TSOCKET_STREAMS_MAX];
     char error[512];
 
-    if (tsocket_producer_start(daemon->producer) != TSOCKET_OK)
-        return failed();
+    int rc = tsocket_producer_start(daemon->producer);
+    if (rc != TSOCKET_OK)
+        return failed(rc);
     for (uint32_t i = 0; i < daemon->n_feeds; i++)
         plans[i] = daemon->feeds[i].plan;
     daemon->pipeline = tsp_pipeline_start(daemon->producer, plans, daemon->n_feeds, &daemon->options->limits,
                                           daemon->cache, workers, error, sizeof(error));
     if (daemon->pipeline == NULL) {
         tsi_log('E', "%s", error);
-        return EXIT_FAILED;
+        return EX_OSERR;
     }
     tsi_log('I', "serving as %s with %u decode threads; pid %ld", daemon->options->name, workers, (long)getpid());
     return EXIT_ENDED;
@@ -189,6 +238,55 @@ static void note_cache(const struct daemon *daemon)
     tsocket_producer_note(daemon->producer, "cache_missed", (double)state.missed);
 }
 
+static char log_level(const struct tsp_options *options)
+{
+    return options->quiet || options->list ? 'W' : options->verbose ? 'D' : 'I';
+}
+
+/*
+ * SIGHUP: reads flags, environment and --config again and applies what may change while streams are served; everything
+ * else keeps its value until the next start. Options that have become wrong change nothing.
+ */
+static void reload(struct daemon *daemon)
+{
+    static struct tsp_options now; /* large */
+    struct tsocket_producer_options limits;
+    struct tsp_problem problem;
+
+    tsp_notify_reloading(&daemon->notify, tsi_clock_ns());
+    if (tsp_options_parse(daemon->argc, daemon->argv, environ, &now, &problem)) {
+        tsi_log_level(log_level(&now));
+        tsocket_producer_options_init(&limits);
+        set_patience(&now, &limits);
+        tsocket_producer_change(daemon->producer, &limits);
+        tsi_log('I', "SIGHUP: %s is read again", now.config);
+        tsp_options_fini(&now);
+    } else {
+        tsi_log('E', "SIGHUP: nothing is changed: %s", problem.text);
+    }
+    tsp_notify_ready(&daemon->notify);
+}
+
+/* Ten times a second: what the daemon does besides serving, which other threads do. */
+static void tick(struct daemon *daemon, struct tsp_progress *progress)
+{
+    uint64_t now_ns = tsi_clock_ns();
+
+    if (to_reload) {
+        to_reload = false;
+        reload(daemon);
+    }
+    note_cache(daemon);
+    tsp_bookmark_tick(&daemon->bookmark, daemon->producer, now_ns);
+    tsp_progress_tick(progress, daemon->producer, now_ns);
+    tsp_notify_tick(&daemon->notify, daemon->producer, now_ns);
+}
+
+static const char *signal_name(int number)
+{
+    return number == SIGHUP ? "SIGHUP" : number == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
 /* Until all is read, something failed, or somebody asked for the end. */
 static int wait_for_end(struct daemon *daemon)
 {
@@ -196,16 +294,18 @@ static int wait_for_end(struct daemon *daemon)
     int rc = TSOCKET_EAGAIN;
 
     tsp_progress_init(&progress, is_live(daemon), tsi_clock_ns());
+    tsp_notify_ready(&daemon->notify);
     while (!asked && rc == TSOCKET_EAGAIN) {
         rc = tsocket_producer_wait(daemon->producer, TICK_MS);
-        note_cache(daemon);
-        tsp_progress_tick(&progress, daemon->producer, tsi_clock_ns());
+        tick(daemon, &progress);
     }
-    int status = asked || rc == TSOCKET_END ? EXIT_ENDED : failed();
-    if (asked)
-        tsi_log('I', "ends: %s", asked == SIGINT ? "SIGINT" : "SIGTERM");
-    else if (rc == TSOCKET_END)
-        tsi_log('I', "ends: %s", tsocket_last_error());
+    int status = rc == TSOCKET_END || asked ? EXIT_ENDED : failed(rc);
+    if (rc == TSOCKET_ESYSTEM && !asked) /* of the dataset: nothing else fails by now */
+        status = EX_IOERR;
+    else if (status == EXIT_ENDED)
+        tsi_log('I', "ends: %s", asked ? signal_name(asked) : tsocket_last_error());
+    tsp_notify_stopping(&daemon->notify);
+    tsp_bookmark_close(&daemon->bookmark, daemon->producer, rc == TSOCKET_END && !asked);
     tsp_progress_end(&progress, daemon->producer);
     return status;
 }
@@ -249,7 +349,7 @@ static int source_status(const char *source)
 {
     bool generated = strncmp(source, "synthetic:", 10) == 0 || strncmp(source, "null:", 5) == 0;
 
-    return generated ? EXIT_USAGE : EXIT_FAILED;
+    return generated ? EX_USAGE : EX_NOINPUT;
 }
 
 static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
@@ -267,9 +367,18 @@ static int open_feeds(struct daemon *daemon, struct tsp_problem *problem_out)
             return source_status(stream->source);
         daemon->n_feeds++;
         if (!tsp_feed_size(&daemon->feeds[i], problem_out))
-            return EXIT_USAGE;
+            return EX_USAGE;
     }
     return EXIT_ENDED;
+}
+
+/* What was served before must be what is to be served now, or its epochs cannot be gone on with. */
+static int open_bookmark(struct daemon *daemon, struct tsp_problem *problem_out)
+{
+    if (asked ||
+        tsp_bookmark_open(&daemon->bookmark, daemon->options->state, daemon->feeds, daemon->n_feeds, problem_out))
+        return EXIT_ENDED;
+    return EX_CONFIG;
 }
 
 static bool has_printed(const char *option)
@@ -284,7 +393,7 @@ static int list(const struct daemon *daemon)
 {
     for (uint32_t i = 0; i < daemon->n_feeds; i++)
         tsp_feed_list(&daemon->feeds[i], daemon->options->named_streams, stdout);
-    return has_printed("--list") ? EXIT_ENDED : EXIT_FAILED;
+    return has_printed("--list") ? EXIT_ENDED : EX_IOERR;
 }
 
 /* ---- --check ---- */
@@ -368,42 +477,52 @@ static int check_feed(const struct daemon *daemon, const struct tsp_feed *feed)
 
     if (path != NULL && !tsp_skip_file_create(path, &file, error, sizeof(error))) {
         tsi_log('E', "--write-skip %s", error);
-        return EXIT_FAILED;
+        return EX_CANTCREAT;
     }
     if (!run_check(daemon, feed, &result)) {
         if (path != NULL)
             tsp_skip_file_discard(&file);
-        return EXIT_FAILED;
+        return EX_IOERR;
     }
     bool good = path == NULL || write_skip(feed, &result, &file);
     free(result.bad_samples);
-    return good && result.bad == 0 && !result.stopped ? EXIT_ENDED : EXIT_FAILED;
+    if (!good)
+        return EX_IOERR;
+    return result.bad == 0 && !result.stopped ? EXIT_ENDED : EXIT_FOUND_BAD;
 }
 
 static int check(const struct daemon *daemon)
 {
     int status = EXIT_ENDED;
 
-    stuck_status = EXIT_FAILED;
+    stuck_status = EXIT_FOUND_BAD;
     for (uint32_t i = 0; i < daemon->n_feeds && !asked; i++) {
-        if (check_feed(daemon, &daemon->feeds[i]) != EXIT_ENDED)
-            status = EXIT_FAILED;
+        int its = check_feed(daemon, &daemon->feeds[i]);
+
+        status = its > status ? its : status;
     }
-    return has_printed("--check") ? status : EXIT_FAILED;
+    return has_printed("--check") ? status : EX_IOERR;
 }
 
 /* The name first: that it is taken should not take a walk over a million files to find out. */
-static int run(const struct tsp_options *options)
+static int run(const struct tsp_options *options, int argc, char *const *argv)
 {
     static struct daemon daemon; /* large, and there is one */
     struct tsp_problem problem;
 
+    bool serves = !options->list && !options->check;
+
     daemon.options = options;
-    catch_signals();
-    int status = options->list || options->check ? EXIT_ENDED : open_producer(&daemon);
+    daemon.argc = argc;
+    daemon.argv = argv;
+    tsp_notify_open(&daemon.notify, tsi_clock_ns());
+    catch_signals(options->config != NULL);
+    int status = serves ? open_producer(&daemon) : EXIT_ENDED;
     if (status != EXIT_ENDED)
         return status;
     status = open_feeds(&daemon, &problem);
+    if (status == EXIT_ENDED && serves)
+        status = open_bookmark(&daemon, &problem);
     if (status != EXIT_ENDED)
         tsi_log('E', "%s", problem.text);
     else if (!asked)
@@ -412,6 +531,7 @@ static int run(const struct tsp_options *options)
     tsp_cache_destroy(daemon.cache);
     for (uint32_t i = 0; i < daemon.n_feeds; i++)
         tsp_feed_close(&daemon.feeds[i]);
+    tsp_notify_close(&daemon.notify);
     return status;
 }
 
@@ -432,8 +552,11 @@ static void fill_standard_streams(void)
 
 static void set_up_log(const struct tsp_options *options)
 {
-    tsi_log_level(options->quiet || options->list ? 'W' : options->verbose ? 'D' : 'I');
-    tsi_log_json(options->log_format == TSP_LOG_JSON);
+    static const enum tsi_log_format formats[] = {
+        [TSP_LOG_TEXT] = TSI_LOG_PLAIN, [TSP_LOG_JSON] = TSI_LOG_JSON, [TSP_LOG_JOURNALD] = TSI_LOG_JOURNALD};
+
+    tsi_log_level(log_level(options));
+    tsi_log_format(formats[options->log_format]);
 }
 
 int main(int argc, char **argv)
@@ -446,7 +569,7 @@ int main(int argc, char **argv)
     tsi_log_program("tsocketd");
     if (!tsp_options_parse(argc, argv, environ, &options, &problem)) {
         fprintf(stderr, "tsocketd: %s\n", problem.text);
-        return EXIT_USAGE;
+        return problem.in_file ? EX_CONFIG : EX_USAGE;
     }
     set_up_log(&options);
     if (options.help)
@@ -454,7 +577,7 @@ int main(int argc, char **argv)
     else if (options.version)
         printf("tsocketd %s\n", tsocket_version());
     else
-        status = run(&options);
+        status = run(&options, argc, argv);
     tsp_options_fini(&options);
     return status;
 }

@@ -47,10 +47,20 @@ static const char conclusion[] =
     "  Larger batches, and a ring of 4 GiB:\n"
     "      tsocketd --max-batch 1024 --ring 4GiB /data/train\n"
     "\n"
-    "Exit status\n"
-    "  0  ended, or stopped by SIGTERM, SIGINT or tsocketctl stop\n"
-    "  1  failed: too many bad samples, a disk or memory error, the name is taken\n"
-    "  2  the options are wrong; the message says which one and what would be right\n";
+    "  SIGHUP has FILE read again, for --verbose and --quiet; the rest keeps its\n"
+    "  value. Without a --config it ends the run.\n"
+    "\n"
+    "Exit status (of sysexits.h; the message says what is wrong and what would help)\n"
+    "   0  ended, or stopped by SIGTERM, SIGINT or tsocketctl stop\n"
+    "   1  --check found bad images, or was stopped\n"
+    "  64  the flags or variables are wrong\n"
+    "  65  too many samples cannot be decoded\n"
+    "  66  a dataset is not there, or has nothing to serve\n"
+    "  71  the system refused something: memory, descriptors, a socket\n"
+    "  73  the runtime folder, the ledger or a list cannot be made\n"
+    "  74  reading the dataset or writing a result failed\n"
+    "  75  the name or the ledger is in use by another process: later it may be free\n"
+    "  78  the file of --config, or that of --state, is wrong\n";
 
 static const char *const titles[] = {
     [TSP_SECTION_DATA] = "Data",

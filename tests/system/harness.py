@@ -383,6 +383,8 @@ class SystemTest(unittest.TestCase):
         """A daemon that may not be ready yet. Nobody waits for late joiners unless the test asks for it."""
         if not any(os.fsdecode(a).startswith("--join-grace") for a in args):
             args = ("--join-grace", "0", *args)
+        if not any(os.fsdecode(a).startswith("--max-crashes") for a in args):
+            args = ("--max-crashes", "0", *args)  # tests kill a lot
         daemon = Daemon(self, name, args, **popen)
         self.processes.append(daemon)
         return daemon

@@ -47,7 +47,7 @@ class ListTest(SystemTest):
     def test_an_empty_folder_is_an_error_that_names_it(self):
         folder = input_path(folder_case("empty_root")["dir"])
         done = self.run_program(TSOCKETD, folder, text=True)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, os.EX_NOINPUT)
         self.assertIn(folder, done.stderr)
 
     def test_names_that_are_not_utf8_are_one_valid_line_each(self):
@@ -125,7 +125,7 @@ class BadSamplesTest(SystemTest):
     def test_the_first_bad_sample_ends_the_run_when_the_user_wants_that(self):
         case, folder = self.bad_files()
         daemon = self.launch_daemon(folder, "--size", "16", "--ring", "8", "--on-bad", "fail")
-        self.assertEqual(daemon.wait(), 1)
+        self.assertEqual(daemon.wait(), os.EX_DATAERR)
         self.assertTrue(any(e["path"] in daemon.stderr() for e in case["errors"]), daemon.stderr())
 
     def test_consumers_read_what_comes_before_the_sample_that_ends_the_run(self):
@@ -134,7 +134,7 @@ class BadSamplesTest(SystemTest):
         args = ("--size", "16", "--ring", "8", "--no-shuffle", "--on-bad", "fail")
         daemon = self.start_daemon(folder, *args)
         tap = self.tap(daemon, 2)
-        self.assertEqual(daemon.wait(), 1)
+        self.assertEqual(daemon.wait(), os.EX_DATAERR)
         self.assertIn("class000/00030.jpg", daemon.stderr())
         tap.finish_gone()
         self.assertEqual(tap.epochs()[0].indices(), list(range(30)))
@@ -143,7 +143,7 @@ class BadSamplesTest(SystemTest):
         _, folder = self.bad_files()
         daemon = self.start_daemon(folder, "--size", "16", "--ring", "4", "--max-bad", "3")
         tap = self.tap(daemon, 1)
-        self.assertEqual(daemon.wait(), 1)
+        self.assertEqual(daemon.wait(), os.EX_DATAERR)
         self.assertIn("--max-bad", daemon.stderr())
         tap.finish_gone()
 
@@ -175,7 +175,7 @@ class BadSamplesTest(SystemTest):
         folder = os.path.join(self.folder, "all_bad")
         pictures.make_folder(folder, classes=1, per_class=5, bad=set(range(5)))
         daemon = self.launch_daemon(folder, "--size", "16", "--ring", "8", "--epochs", "2")
-        self.assertEqual(daemon.wait(5), 1)
+        self.assertEqual(daemon.wait(5), os.EX_DATAERR)
         self.assertIn("not one sample", daemon.stderr())
 
 
@@ -275,14 +275,14 @@ class CheckTest(SystemTest):
     def test_a_check_that_cannot_write_its_list_says_so_first(self):
         folder = input_path(folder_case("order")["dir"])
         done = self.run_program(TSOCKETD, "--check", "--write-skip", "/nowhere/list", folder)
-        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertEqual((done.returncode, done.stdout), (os.EX_CANTCREAT, b""))
         self.assertIn(b"--write-skip /nowhere/list", done.stderr)
 
     def test_a_check_that_cannot_print_has_failed(self):
         args = (TSOCKETD, "--check", input_path(folder_case("prime_13")["dir"]))
         with open("/dev/full", "w") as full:
             done = subprocess.run(args, env=self.environment, stdout=full, stderr=subprocess.PIPE)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, os.EX_IOERR)
         self.assertIn(b"No space left", done.stderr)
 
     def test_damage_below_every_crop_is_found(self):

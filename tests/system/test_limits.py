@@ -46,7 +46,7 @@ class RefusedConsumerTest(SystemTest):
 
     def test_a_cache_larger_than_the_memory_is_refused(self):
         daemon = self.launch_daemon("synthetic:13x8x8", "--cache", "1000000GiB")
-        self.assertEqual(daemon.wait(), 1)
+        self.assertEqual(daemon.wait(), os.EX_OSERR)
         self.assertIn("--cache", daemon.stderr())
         self.assertIn("available", daemon.stderr())
 
@@ -101,7 +101,7 @@ class SmallMachineTest(SystemTest):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
         daemon = self.launch_daemon("synthetic:101x64x64", "--ring", "4096", preexec_fn=small_files)
-        self.assertEqual(daemon.wait(5), 1)
+        self.assertEqual(daemon.wait(5), os.EX_OSERR)
         self.assertRegex(daemon.stderr(), r"cannot reserve \d+ bytes")
 
 
@@ -113,7 +113,7 @@ class TwoDaemonsTest(SystemTest):
         sockets = {path: os.stat(path).st_ino for path in first.sockets()}
         begun = time.monotonic()
         second = self.launch_daemon("synthetic:13x8x8")
-        self.assertNotEqual(second.wait(5), 0)
+        self.assertEqual(second.wait(5), os.EX_TEMPFAIL)
         self.assertLess(time.monotonic() - begun, patient(1))
         self.assertRegex(second.stderr(), rf"\b{first.pid}\b")
         self.assertEqual({path: os.stat(path).st_ino for path in first.sockets()}, sockets)
@@ -165,13 +165,13 @@ class RuntimeFolderTest(SystemTest):
     def test_a_path_too_long_for_a_socket_is_an_error_with_the_limit(self):
         self.environment["TSOCKET_DIR"] = os.path.join(self.folder, "x" * 100)
         daemon = self.launch_daemon("synthetic:13x8x8")
-        self.assertEqual(daemon.wait(5), 1)
+        self.assertEqual(daemon.wait(5), os.EX_CANTCREAT)
         self.assertIn("107", daemon.stderr())
         self.assertIn("TSOCKET_DIR", daemon.stderr())
 
     def test_names_have_at_most_64_characters(self):
         refused = self.launch_daemon("synthetic:13x8x8", name="n" * 65)
-        self.assertEqual(refused.wait(5), 2)
+        self.assertEqual(refused.wait(5), os.EX_USAGE)
         self.assertIn("64", refused.stderr())
 
     def test_a_foreign_file_in_the_daemon_s_folder_stays(self):
@@ -187,11 +187,11 @@ class RuntimeFolderTest(SystemTest):
 
 
 class UsageTest(SystemTest):
-    """A wrong call ends with status 2 and one message that says which flag, which value, and what is possible."""
+    """A wrong call ends with EX_USAGE and one message that says which flag, which value, and what is possible."""
 
     def assert_usage_error(self, *args, words=()):
         done = self.run_program(TSOCKETD, *args, text=True)
-        self.assertEqual(done.returncode, 2, f"{args}: {done.stderr}")
+        self.assertEqual(done.returncode, os.EX_USAGE, f"{args}: {done.stderr}")
         for word in words:
             self.assertIn(word, done.stderr)
         self.assertFalse(os.path.isdir(self.runtime) and os.listdir(self.runtime))
@@ -207,7 +207,7 @@ class UsageTest(SystemTest):
 
     def test_a_dataset_that_is_not_there_is_named(self):
         done = self.run_program(TSOCKETD, "/no/such/folder", text=True)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, os.EX_NOINPUT)
         self.assertIn("/no/such/folder", done.stderr)
 
     def test_help_and_version_go_to_standard_output(self):

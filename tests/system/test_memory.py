@@ -70,7 +70,7 @@ class MemoryTest(SystemTest):
         self.assertLess(private, 256 * 64 * 64 * 3 // 1024, "KiB of private memory against one batch's size")
 
     def assert_refused(self, daemon):
-        self.assertEqual(daemon.wait(10), 1)
+        self.assertEqual(daemon.wait(10), os.EX_OSERR)
         text = daemon.stderr()
         self.assertRegex(text, r"\d[\d.]* ?[KMGTPE]i?B.*\d[\d.]* ?[KMGTPE]i?B|\d{6,}.*\d{6,}", "needed and available")
         self.assertIn("--ring", text)
@@ -110,7 +110,7 @@ class MemoryTest(SystemTest):
             resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
 
         daemon = self.launch_daemon("synthetic:13x512x512", "--ring", "1000", preexec_fn=little_room)
-        self.assertEqual(daemon.wait(10), 1)
+        self.assertEqual(daemon.wait(10), os.EX_OSERR)
         self.assertTrue(daemon.stderr())
 
     def test_a_small_dev_shm_does_not_matter(self):

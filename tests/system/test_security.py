@@ -4,12 +4,23 @@ import contextlib
 import json
 import os
 import random
+import re
 import socket
 import stat
 import struct
+import sys
 import unittest
 
-from harness import OTHER_UID, OTHER_USER, TSOCKETCTL, SystemTest, patient, repeats, wait_until
+from harness import OTHER_UID, OTHER_USER, SOURCE, TSOCKETCTL, SystemTest, patient, repeats, wait_until
+
+
+with open(os.path.join(SOURCE, "src", "ipc", "wire.h")) as wire:
+    PROTOCOL = int(re.search(r"#define TSI_PROTOCOL +(\d+)", wire.read())[1])
+WANT, READY, RELEASE, SKIPPED, LEFT = range(1, 6)  # enum tsi_kind
+
+
+def hot(kind, a, b=0, ring=0):
+    return struct.pack("<BBHIQQ", kind, PROTOCOL, 0, ring, a, b)
 
 
 class PermissionsTest(SystemTest):
@@ -57,6 +68,43 @@ class PermissionsTest(SystemTest):
         owner = self.tap(daemon, 5, "--epochs", "1").finish()
         self.assert_whole_epochs(owner, 13, 5, range(1))
 
+    def greeting_for(self, daemon, wrapper):
+        """What a bare connection to the lifeline is told, and how many descriptors come with it."""
+        path = os.path.join(daemon.folder, "lifeline")
+        code = ("import array, socket, sys\n"
+                "line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+                f"line.connect({path!r})\n"
+                "text, parts, _, _ = line.recvmsg(65536, 4096)\n"
+                "print(len(parts), text.decode(), line.recv(1), sep='\\n')\n")
+        done = self.run_program(*wrapper, sys.executable, "-c", code, text=True)
+        self.assertEqual(done.stderr, "")
+        descriptors, text, rest = done.stdout.splitlines()
+        self.assertEqual(rest, "b''", "nothing comes after it")
+        return int(descriptors), json.loads(text)
+
+    def test_another_user_is_refused_before_anything_is_shared(self):
+        wrapper = self.as_other_user()
+        daemon = self.start_daemon("synthetic:13x8x8", "--ring", "64")
+        for path, mode in ((self.runtime, 0o711), (daemon.folder, 0o711), (os.path.join(daemon.folder, "lifeline"), 0o666)):
+            os.chmod(path, mode)
+        descriptors, greeting = self.greeting_for(daemon, wrapper)
+        self.assertEqual(descriptors, 0)
+        self.assertIn(f"user {OTHER_UID} may not attach", greeting["refused"])
+        self.assertFalse({"socket", "token"} & set(greeting), "where messages go, and what opens the door, is not told")
+        self.assertIn(f"of user {OTHER_UID} is refused", daemon.stderr())
+
+    def test_users_who_are_named_may_attach_and_no_others(self):
+        wrapper = self.as_other_user()
+        stranger = ("setpriv", f"--reuid={OTHER_UID - 1}", f"--regid={OTHER_UID - 1}", "--clear-groups")
+        for number, allow in enumerate((("--allow-uid", str(OTHER_UID)), ("--allow-gid", "7,4711"))):
+            guest = wrapper if number == 0 else (*stranger[:2], f"--regid={OTHER_UID - 1}", "--groups=4711")
+            daemon = self.start_daemon("synthetic:13x8x8", "--ring", "64", *allow, name=f"shared{number}")
+            tap = self.tap(daemon, 5, "--epochs", "1", wrapper=guest).finish()
+            self.assert_whole_epochs(tap, 13, 5, range(1))
+            self.assertEqual(self.tap(daemon, 5, wrapper=stranger).finish(3).of_kind("error")[0]["code"], "EREFUSED")
+            self.assertEqual(oct(stat.S_IMODE(os.stat(daemon.folder).st_mode)), oct(0o711))
+            self.assertEqual(oct(stat.S_IMODE(os.stat(os.path.join(daemon.folder, "lock")).st_mode)), oct(0o600))
+
     def test_two_users_have_daemons_of_the_same_name(self):
         """Where nothing names a folder, each user has one of its own."""
         wrapper = self.as_other_user()
@@ -83,7 +131,7 @@ class PermissionsTest(SystemTest):
         os.mkdir(self.runtime)
         os.chmod(self.runtime, 0o777)
         daemon = self.launch_daemon("synthetic:13x8x8")
-        self.assertEqual(daemon.wait(5), 1)
+        self.assertEqual(daemon.wait(5), os.EX_CANTCREAT)
         self.assertIn(self.runtime, daemon.stderr())
 
 
@@ -211,11 +259,24 @@ class GarbageTest(SystemTest):
         peer.send(json.dumps(self.hello(greeting["token"])).encode())
         wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="the liar's welcome")
         with contextlib.suppress(OSError):
-            for kind in range(6):
+            for kind in (0, WANT, READY, SKIPPED, LEFT, LEFT + 1, RELEASE):  # a wrong release is the end
                 for a in (0, 1, 2**32, 2**53, 2**63, 2**64 - 1):
                     for b in (0, 2**64 - 1):
-                        peer.send(struct.pack("<BBHIQQ", kind, 2, 0, 0, a, b))
+                        for ring in (0, 1, 2**32 - 1):
+                            peer.send(hot(kind, a, b, ring))
         line.close()
+        peer.close()
+        self.assert_unharmed()
+
+    def test_a_liar_is_dropped_and_named(self):
+        line, greeting = self.greeted()
+        peer = Zmtp(greeting["socket"])
+        peer.send(json.dumps(self.hello(greeting["token"])).encode())
+        wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="the liar's welcome")
+        peer.send(hot(RELEASE, 2**50))
+        wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 1, what="the liar's end")
+        self.assertRegex(self.daemon.stderr(), rf"consumer liar \(process {os.getpid()}\) releases position {2**50}")
+        self.assertRegex(self.daemon.stderr(), "consumer liar .* broke the protocol")
         peer.close()
         self.assert_unharmed()
 
