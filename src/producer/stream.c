@@ -265,8 +265,8 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
         welcome->first = 0;
     } else {
         welcome->epoch = tsp_stream_epoch_of(consumer->ring, consumer->released);
-        welcome->position = consumer->released;
         welcome->first = consumer->released - tsp_stream_epoch(consumer->ring, welcome->epoch).start;
+        welcome->position = consumer->ring == stream ? consumer->released : welcome->first;
     }
 }
 
