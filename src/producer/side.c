@@ -47,12 +47,18 @@ static bool is_next_epoch(const struct tsp_stream *stream, const struct tsi_plac
     return place->epoch == stream->filler.epoch + 1 && place->index == 0;
 }
 
+/* Whoever stands there has had everything: it only waits to be told so. */
+static bool is_behind_the_last(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    return stream->options.epochs > 0 && place->epoch == stream->options.epochs && place->index == 0;
+}
+
 static int check_place(const struct tsp_stream *stream, const struct tsi_place *place)
 {
     const struct tsocket_stream_options *options = &stream->options;
 
     if (place->index + place->removed <= options->epoch_samples && stream->origin[0] != '\0' &&
-        (options->epochs == 0 || place->epoch < options->epochs))
+        (options->epochs == 0 || place->epoch < options->epochs || is_behind_the_last(stream, place)))
         return TSOCKET_OK;
     return tsi_fail(TSOCKET_EPROTOCOL, "there is no place %" PRIu64 " (%" PRIu64 " left out) in epoch %" PRIu64,
                     place->index, place->removed, place->epoch);
@@ -141,9 +147,10 @@ int tsp_side_pause(struct tsp_consumer *consumer, const struct tsi_place *place,
 {
     int rc = check_place(consumer->stream, place);
 
-    if (rc != TSOCKET_OK || consumer->state == TSP_PARKED)
+    if (rc != TSOCKET_OK)
         return rc;
-    tsp_side_park(consumer, TSP_LEDGER_PAUSED, now_ns);
+    if (consumer->state != TSP_PARKED)
+        tsp_side_park(consumer, TSP_LEDGER_PAUSED, now_ns);
     consumer->place = *place;
     consumer->asks = false;
     return TSOCKET_OK;
@@ -233,13 +240,17 @@ static void move_to_group(struct tsp_stream *stream, const struct tsp_roster *ro
     watch(consumer, stream);
 }
 
-/* It waits for an epoch that has not begun: where it has read to the end of the one before, nothing changes. */
+/* It waits for an epoch that has not begun: where it has read the group's ring so far, nothing changes. */
 static void wait_in_group(struct tsp_stream *stream, struct tsp_consumer *consumer)
 {
-    bool joins = consumer->state == TSP_PARKED;
+    bool stays = consumer->ring == stream;
 
+    if (consumer->ring != NULL && consumer->ring == consumer->side) {
+        consumer->side_released = consumer->released;
+        tsp_filler_stop(&consumer->side->filler);
+    }
     watch(consumer, stream);
-    if (!joins)
+    if (stays)
         return;
     consumer->state = TSP_JOINING;
     consumer->epoch = consumer->place.epoch;
@@ -277,7 +288,8 @@ bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster,
     if (find(stream, &consumer->place, &position) &&
         !(tsp_side_is_free(stream, roster) && position > stream->filler.head)) {
         move_to_group(stream, roster, consumer, position, now_ns);
-    } else if (is_next_epoch(stream, &consumer->place) && consumer->ring != consumer->side) {
+    } else if (is_behind_the_last(stream, &consumer->place) ||
+               (is_next_epoch(stream, &consumer->place) && (consumer->ring == NULL || consumer->ring == stream))) {
         wait_in_group(stream, consumer);
     } else if (tsp_side_is_free(stream, roster) || !tsp_side_fits(stream, &consumer->hello) ||
                !move_to_side(stream, consumer)) {
@@ -344,20 +356,13 @@ static bool is_behind_head(const struct tsp_stream *stream, const struct tsi_pla
     return find(stream, place, &position) && position <= stream->filler.head;
 }
 
-/* The filler is stopped, and all claims are back: begins at a token's place, or where it was. */
+/* The filler is stopped, and all claims are back: begins at a token's place. */
 static void restart_group(struct tsp_stream *stream, const struct tsi_place *place)
 {
-    struct tsp_filler *filler = &stream->filler;
-    struct tsi_place here = {.epoch = filler->epoch,
-                             .index = filler->head - filler->start,
-                             .removed = stream->options.epoch_samples - filler->len};
+    const struct tsp_filler *filler = &stream->filler;
+    bool ahead = place->epoch == filler->epoch && filler->start + place->index >= filler->head;
 
-    if (place == NULL)
-        place = &here;
-    if (place->epoch == filler->epoch && filler->start + place->index >= filler->head)
-        tsp_stream_restart(stream, place, filler->start);
-    else
-        tsp_stream_restart(stream, place, filler->next);
+    tsp_stream_restart(stream, place, ahead ? filler->start : filler->next);
     stream->keep_until_ns = 0;
     tsi_log('I', "stream %s: goes on in epoch %" PRIu64 " at sample %" PRIu64, stream->name, place->epoch,
             place->index);
@@ -383,7 +388,9 @@ static void begin_at_token(struct tsp_stream *stream, const struct tsp_roster *r
 
     if (place != NULL && !stream->filler.stopped && !is_behind_head(stream, place))
         tsp_filler_stop(&stream->filler);
-    if (stream->filler.stopped && stream->filler.out == 0)
+    if (stream->filler.stopped && place == NULL) /* whoever it was for is gone, or somebody else has come */
+        tsp_filler_go_on(&stream->filler);
+    else if (stream->filler.stopped && stream->filler.out == 0)
         restart_group(stream, place);
     if (place != NULL && !stream->filler.stopped)
         admit_fresh(stream, roster, now_ns);

@@ -85,7 +85,7 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
 static void fail(struct tsocket_producer *producer, int error)
 {
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
+        tsp_stream_set_state(producer->streams[i], TSI_FAILED);
     tsp_engine_end(producer, error, tsocket_last_error());
 }
 
