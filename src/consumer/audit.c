@@ -206,17 +206,16 @@ static struct tsc_reading *find_before(const struct tsc_audit *audit, const stru
     return best;
 }
 
-/* At the end of an epoch, or of its second lap, is at the start of the next. */
-static struct tsi_record settle(const struct tsc_reading *reading, const struct tsi_record *place)
+/* At the end of a second lap is at the start of the next epoch. (At the end of a first one the second is to come.) */
+static struct tsi_record settle(const struct tsi_record *place)
 {
     struct tsi_record settled = *place;
-    uint64_t end = place->c != TSC_TO_THE_END ? place->c : tsc_stream_length(reading->stream, place->a);
 
-    if (end == TSC_TO_THE_END || place->b < end)
-        return settled;
-    settled.a++;
-    settled.b = 0;
-    settled.c = TSC_TO_THE_END;
+    if (place->b >= place->c) {
+        settled.a++;
+        settled.b = 0;
+        settled.c = TSC_TO_THE_END;
+    }
     return settled;
 }
 
@@ -226,7 +225,7 @@ static void hear_place(struct tsc_audit *audit, const struct tsi_record *record)
 
     if (reading == NULL)
         return;
-    const struct tsi_record place = settle(reading, record);
+    const struct tsi_record place = settle(record);
     if (!reading->placed && reading->resumed) {
         struct tsc_reading *before = find_before(audit, reading, &place);
 

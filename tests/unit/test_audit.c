@@ -576,6 +576,30 @@ static void who_comes_back_at_the_end_of_its_second_lap_goes_on_with_the_next_ep
     assert_int_equal(audit.consumers->samples, 2 * LEN);
 }
 
+static void who_comes_back_between_its_laps_has_the_second_before_it(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    released(1, 1, 0);
+    left(1);
+    resume(2, "late");
+    place(2, 0, LEN, END);
+    place(2, 0, LEN, END);
+    released(2, 0, LEN);
+    place(2, 0, 0, 60);
+    released(2, 0, 60);
+    place(2, 1, 0, END);
+    released(2, 1, LEN);
+    left(2);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.findings.n, 0);
+    assert_int_equal(audit.consumers->samples, 2 * LEN);
+}
+
 static void an_epoch_that_is_read_once_more_is_found(void **state)
 {
     (void)state;
@@ -809,6 +833,7 @@ int main(void)
         AUDIT(a_consumer_may_give_back_more_than_its_place),
         AUDIT(a_ring_may_be_made_from_before_the_first_window),
         AUDIT(who_comes_back_at_the_end_of_its_second_lap_goes_on_with_the_next_epoch),
+        AUDIT(who_comes_back_between_its_laps_has_the_second_before_it),
         AUDIT(an_epoch_that_is_read_once_more_is_found),
         AUDIT(a_second_lap_that_is_too_short_is_found),
         AUDIT(a_second_lap_that_is_too_long_is_found),
