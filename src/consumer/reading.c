@@ -291,6 +291,8 @@ void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t ind
             return;
         }
     }
+    if (epoch == reading->stretches[reading->n_stretches - 1].epoch + 1 && until == TSC_TO_THE_END)
+        return; /* it comes to it anyway; what lies before it may be released yet */
     if (is_through(reading, epoch)) {
         reading->stands = true;
         reading->stand = (struct tsc_length){epoch, index};

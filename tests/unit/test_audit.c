@@ -256,12 +256,15 @@ static void moves_that_change_nothing_do_no_harm(void **state)
     released(1, 0, 99);
     released(1, 1, 0);
     place(1, 0, LEN, END); /* which is the same place */
-    released(1, 1, LEN);
+    released(1, 1, 1);
+    released(1, 2, 0);
+    place(1, 2, 6, END); /* with two windows held at the epoch's start */
+    released(1, 2, 13);
     left(1);
     end_run();
     assert_proven(1);
     assert_int_equal(audit.consumers->epochs, 2);
-    assert_int_equal(audit.consumers->samples, 2 * LEN);
+    assert_int_equal(audit.consumers->samples, 2 * LEN + 13);
 }
 
 static void passes_over_a_resident_stream_are_epochs(void **state)
