@@ -167,7 +167,7 @@ class LedgerTest(SystemTest):
         disk = os.path.join(self.folder, "disk")
         os.mkdir(disk)
         self.ledger = os.path.join(disk, "ledger")
-        wrapper = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=12k tmpfs "{disk}" && exec "$0" "$@"']
+        wrapper = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=512k tmpfs "{disk}" && exec "$0" "$@"']
         if subprocess.run([*wrapper, "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("no mount namespace can be made here")
         daemon = self.start(wrapper=wrapper)
