@@ -64,6 +64,7 @@ struct tsp_consumer {
     uint64_t skipped;     /* samples, as it says */
     uint64_t max_hold_ns; /* 0: it is never parked for holding */
     uint64_t max_lag;     /* what it is told */
+    uint32_t useless;     /* messages since the last tick that changed nothing */
     uint64_t received;    /* real samples, as it says */
     bool wants;           /* sleeps until `want_index` samples of `want_epoch` are ready */
     uint64_t want_epoch;
