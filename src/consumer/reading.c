@@ -256,15 +256,31 @@ static void first_place(struct tsc_reading *reading, const struct tsc_stretch *s
     }
 }
 
+/* Whether something of the epoch that it reads has not been passed. */
+static bool is_missing(const struct tsc_reading *reading)
+{
+    uint64_t len = tsc_stream_length(reading->stream, tsc_reading_epoch(reading));
+    struct tsc_span gap = tsc_spans_missing(&reading->passed, reading->late, len);
+
+    return gap.from < gap.to;
+}
+
+/* It has had all of that epoch, and nothing of the next: it stands between the two. */
+static bool is_through(const struct tsc_reading *reading, uint64_t epoch)
+{
+    const struct tsc_stretch *front = &reading->stretches[0];
+
+    if (front->epoch == epoch + 1)
+        return front->pos == 0;
+    return front->epoch == epoch && !reading->vouched && !is_missing(reading);
+}
+
 void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t index, uint64_t until,
                        struct tsc_findings *findings)
 {
-    struct tsc_stretch stretch = {.epoch = epoch, .begin = index, .pos = index, .until = until};
+    const struct tsc_stretch stretch = {.epoch = epoch, .begin = index, .pos = index, .until = until};
     struct tsc_stretch *front = &reading->stretches[0];
 
-    if (until == TSC_TO_THE_END && index == tsc_stream_length(reading->stream, epoch)) /* the next one's start */
-        stretch = (struct tsc_stretch){.epoch = ++epoch, .until = until};
-    index = stretch.begin;
     if (!reading->placed) {
         first_place(reading, &stretch, findings);
         return;
@@ -274,6 +290,11 @@ void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t ind
             reading->stretches[i].until = until;
             return;
         }
+    }
+    if (is_through(reading, epoch)) {
+        reading->stands = true;
+        reading->stand = (struct tsc_length){epoch, index};
+        return;
     }
     if (epoch == front->epoch && index < front->pos && until > front->begin)
         *front = stretch; /* back to what it had released */
@@ -285,12 +306,11 @@ void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t ind
         reading->stretches[reading->n_stretches++] = stretch;
 }
 
+/* Whether a later stretch of the epoch begins before that index. */
 static bool comes_later(const struct tsc_reading *reading, uint64_t epoch, uint64_t index)
 {
     for (uint32_t i = 1; i < reading->n_stretches; i++) {
-        const struct tsc_stretch *stretch = &reading->stretches[i];
-
-        if (is_within(stretch, epoch, index) || (stretch->epoch == epoch && index == stretch->until))
+        if (reading->stretches[i].epoch == epoch && index > reading->stretches[i].pos)
             return true;
     }
     return false;
@@ -321,6 +341,9 @@ void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t 
         stray(reading, findings);
         return;
     }
+    if (reading->stands && epoch == reading->stand.epoch && index > reading->stand.len &&
+        index < tsc_stream_length(reading->stream, epoch))
+        find(reading, findings, TSC_TWICE, epoch, reading->stand.len, index);
     if (epoch == front->epoch + 1 && index == 0 && end_of(reading, front) != TSC_TO_THE_END) {
         pass(reading, end_of(reading, front), findings); /* it may have to go on in this epoch before the next */
         return;
@@ -450,15 +473,6 @@ void tsc_reading_continue(struct tsc_reading *reading, struct tsc_reading *befor
         continue_later(reading, before, epoch, index, findings);
     else
         continue_earlier(reading, before, epoch, index);
-}
-
-/* Whether something of the epoch that it reads has not been passed. */
-static bool is_missing(const struct tsc_reading *reading)
-{
-    uint64_t len = tsc_stream_length(reading->stream, tsc_reading_epoch(reading));
-    struct tsc_span gap = tsc_spans_missing(&reading->passed, reading->late, len);
-
-    return gap.from < gap.to;
 }
 
 void tsc_reading_end(struct tsc_reading *reading, struct tsc_findings *findings)

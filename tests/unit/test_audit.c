@@ -551,6 +551,46 @@ static void a_ring_may_be_made_from_before_the_first_window(void **state)
     assert_int_equal(audit.consumers->epochs, 1);
 }
 
+static void who_comes_back_at_the_end_of_its_second_lap_goes_on_with_the_next_epoch(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    released(1, 1, 0);
+    place(1, 0, 0, 60);
+    released(1, 0, 64); /* more than its place: what the side ring had */
+    left(1);
+    resume(2, "late");
+    place(2, 0, 64, 60);  /* nothing is left of it, by its token, */
+    place(2, 0, 60, END); /* and by what it says itself: the place where it began, or has ended */
+    released(2, 0, 60);
+    place(2, 1, 0, END);
+    released(2, 2, 0);
+    left(2);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.findings.n, 0);
+    assert_int_equal(audit.consumers->epochs, 2);
+    assert_int_equal(audit.consumers->samples, 2 * LEN);
+}
+
+static void an_epoch_that_is_read_once_more_is_found(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "trial");
+    place(1, 0, 0, END);
+    released(1, 1, 0);
+    place(1, 0, 0, END);
+    released(1, 0, 30);
+    left(1);
+    end_run();
+    assert_only(TSC_TWICE, 0, 0, 30);
+}
+
 static void a_second_lap_that_is_too_short_is_found(void **state)
 {
     (void)state;
@@ -768,6 +808,8 @@ int main(void)
         AUDIT(between_two_laps_a_consumer_is_in_the_middle),
         AUDIT(a_consumer_may_give_back_more_than_its_place),
         AUDIT(a_ring_may_be_made_from_before_the_first_window),
+        AUDIT(who_comes_back_at_the_end_of_its_second_lap_goes_on_with_the_next_epoch),
+        AUDIT(an_epoch_that_is_read_once_more_is_found),
         AUDIT(a_second_lap_that_is_too_short_is_found),
         AUDIT(a_second_lap_that_is_too_long_is_found),
         AUDIT(samples_that_are_given_twice_are_found),
