@@ -352,6 +352,7 @@ static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *c
     if (!count_useless(producer, consumer)) /* it may well change something, but not that often */
         return;
 
+    consumer->place_number = said->number;
     int rc = strcmp(said->type, "PAUSE") == 0 ? tsp_side_pause(consumer, &said->place, now_ns)
                                               : tsp_side_ask(consumer, &said->place, now_ns);
 
