@@ -19,7 +19,7 @@ bool tsc_move_is_due(const struct tsocket *ts)
 
 static int say_place(struct tsocket *ts, const char *type)
 {
-    struct tsi_hello message = {.place = ts->walk.from};
+    struct tsi_hello message = {.place = ts->walk.from, .number = ++ts->said};
 
     strcpy(message.type, type);
     return tsc_link_say(&ts->link, &message);
@@ -69,8 +69,11 @@ static void read_from(struct tsocket *ts, struct tsc_ring *ring)
     ts->save_up = tsc_handle_save_up(ts);
 }
 
+/* Not while an answer is on its way, which may name any of them. */
 void tsc_move_leave_unused(struct tsocket *ts)
 {
+    if (ts->asked_place)
+        return;
     for (struct tsc_ring **at = &ts->rings; *at != NULL;) {
         struct tsc_ring *ring = *at;
         struct tsi_hot hot = {.kind = TSI_LEFT, .ring = ring->name};
@@ -118,7 +121,7 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
     ring = find_ring(ts, move.ring);
     if (ring == NULL)
         rc = take_ring(ts, &move, &ring);
-    if (rc != TSOCKET_OK)
+    if (rc != TSOCKET_OK || move.number != ts->said) /* it is elsewhere meanwhile, and has said so: this was too late */
         return rc;
     if (ring != ts->ring)
         read_from(ts, ring);

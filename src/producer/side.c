@@ -277,7 +277,7 @@ bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster,
 {
     uint64_t position;
 
-    *move_out = (struct tsi_move){.max_lag = consumer->max_lag};
+    *move_out = (struct tsi_move){.number = consumer->place_number, .max_lag = consumer->max_lag};
     if (consumer->evicted) {
         consumer->asks = false;
         move_out->refused = tsi_fail(TSOCKET_ELAPPED, "detached: the group has waited for it for too long");
