@@ -111,7 +111,7 @@ class Loader:
     """
 
     def __init__(self, name: str = "main", batch_size: int = 64, *, hold: int = 2, last: str = "keep",
-                 join: str = "wait", shard: Shard = None, epochs: Optional[int] = None,
+                 join: str = "catch-up", shard: Shard = None, epochs: Optional[int] = None,
                  fields: Optional[Sequence[str]] = None, timeout: Optional[float] = None,
                  connect_timeout: Optional[float] = 0.0, consumer_name: Optional[str] = None) -> None:
         self.name = name

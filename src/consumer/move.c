@@ -21,7 +21,7 @@ bool tsc_move_is_due(const struct tsocket *ts)
 
 static int say_place(struct tsocket *ts, const char *type)
 {
-    struct tsi_hello message = {.place = ts->walk.from, .question = ++ts->question};
+    struct tsi_hello message = {.place = ts->walk.from, .number = ++ts->said};
 
     strcpy(message.type, type);
     return tsc_link_say(&ts->link, &message);
@@ -74,9 +74,10 @@ static void read_from(struct tsocket *ts, struct tsc_ring *ring)
     ts->save_up = tsc_handle_save_up(ts);
 }
 
+/* Not while an answer is on its way, which may name any of them. */
 void tsc_move_leave_unused(struct tsocket *ts)
 {
-    if (ts->asked_place) /* the answer may be one of them */
+    if (ts->asked_place)
         return;
     for (struct tsc_ring **at = &ts->rings; *at != NULL;) {
         struct tsc_ring *ring = *at;
@@ -133,7 +134,7 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
         rc = take_ring(ts, &move, &ring);
     if (rc != TSOCKET_OK)
         return give_up(ts, rc, tsocket_last_error());
-    if (!ts->asked_place || move.question != ts->question) /* it has asked for another place since, or has paused */
+    if (!ts->asked_place || move.number != ts->said) /* it is elsewhere meanwhile, and has said so: this was too late */
         return TSOCKET_OK;
     ring = find_ring(ts, move.ring);
     if (ring == NULL)

@@ -38,16 +38,18 @@ static size_t place_of(const struct tsc_stream *stream, uint64_t epoch)
     return low;
 }
 
-uint64_t tsc_stream_length(const struct tsc_stream *stream, uint64_t epoch)
+uint64_t tsc_stream_length(const struct tsc_stream *of, uint64_t epoch)
 {
+    const struct tsc_stream *stream = of->same;
     uint64_t like = stream->resident ? 0 : epoch;
     size_t i = place_of(stream, like);
 
     return i < stream->n_lengths && stream->lengths[i].epoch == like ? stream->lengths[i].len : TSC_TO_THE_END;
 }
 
-void tsc_stream_set_length(struct tsc_stream *stream, uint64_t epoch, uint64_t len, struct tsc_findings *findings)
+void tsc_stream_set_length(struct tsc_stream *of, uint64_t epoch, uint64_t len, struct tsc_findings *findings)
 {
+    struct tsc_stream *stream = of->same;
     uint64_t before = tsc_stream_length(stream, epoch);
     size_t i = place_of(stream, epoch);
     void *items = stream->lengths;
@@ -256,15 +258,31 @@ static void first_place(struct tsc_reading *reading, const struct tsc_stretch *s
     }
 }
 
+/* Whether something of the epoch that it reads has not been passed. */
+static bool is_missing(const struct tsc_reading *reading)
+{
+    uint64_t len = tsc_stream_length(reading->stream, tsc_reading_epoch(reading));
+    struct tsc_span gap = tsc_spans_missing(&reading->passed, reading->late, len);
+
+    return gap.from < gap.to;
+}
+
+/* It has had all of that epoch, and nothing of the next: it stands between the two. */
+static bool is_through(const struct tsc_reading *reading, uint64_t epoch)
+{
+    const struct tsc_stretch *front = &reading->stretches[0];
+
+    if (front->epoch == epoch + 1)
+        return front->pos == 0;
+    return front->epoch == epoch && !reading->vouched && !is_missing(reading);
+}
+
 void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t index, uint64_t until,
                        struct tsc_findings *findings)
 {
-    struct tsc_stretch stretch = {.epoch = epoch, .begin = index, .pos = index, .until = until};
+    const struct tsc_stretch stretch = {.epoch = epoch, .begin = index, .pos = index, .until = until};
     struct tsc_stretch *front = &reading->stretches[0];
 
-    if (until == TSC_TO_THE_END && index == tsc_stream_length(reading->stream, epoch)) /* the next one's start */
-        stretch = (struct tsc_stretch){.epoch = ++epoch, .until = until};
-    index = stretch.begin;
     if (!reading->placed) {
         first_place(reading, &stretch, findings);
         return;
@@ -275,20 +293,28 @@ void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t ind
             return;
         }
     }
+    if (epoch == reading->stretches[reading->n_stretches - 1].epoch + 1 && until == TSC_TO_THE_END)
+        return; /* it comes to it anyway; what lies before it may be released yet */
+    if (is_through(reading, epoch)) {
+        reading->stands = true;
+        reading->stand = (struct tsc_length){epoch, index};
+        return;
+    }
     if (epoch == front->epoch && index < front->pos && until > front->begin)
         *front = stretch; /* back to what it had released */
+    else if (epoch == front->epoch && index > 0 && until <= front->begin)
+        return; /* a ring is made from a little before its first window on: a second lap begins at 0 */
     else if (epoch < front->epoch || reading->n_stretches == TSC_STRETCHES_MAX)
         find(reading, findings, TSC_SCATTERED, epoch, 0, 0);
     else
         reading->stretches[reading->n_stretches++] = stretch;
 }
 
+/* Whether a later stretch of the epoch begins before that index. */
 static bool comes_later(const struct tsc_reading *reading, uint64_t epoch, uint64_t index)
 {
     for (uint32_t i = 1; i < reading->n_stretches; i++) {
-        const struct tsc_stretch *stretch = &reading->stretches[i];
-
-        if (is_within(stretch, epoch, index) || (stretch->epoch == epoch && index == stretch->until))
+        if (reading->stretches[i].epoch == epoch && index > reading->stretches[i].pos)
             return true;
     }
     return false;
@@ -319,6 +345,9 @@ void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t 
         stray(reading, findings);
         return;
     }
+    if (reading->stands && epoch == reading->stand.epoch && index > reading->stand.len &&
+        index < tsc_stream_length(reading->stream, epoch))
+        find(reading, findings, TSC_TWICE, epoch, reading->stand.len, index);
     if (epoch == front->epoch + 1 && index == 0 && end_of(reading, front) != TSC_TO_THE_END) {
         pass(reading, end_of(reading, front), findings); /* it may have to go on in this epoch before the next */
         return;
@@ -402,7 +431,7 @@ static void continue_here(struct tsc_reading *reading, const struct tsc_reading 
 static void continue_later(struct tsc_reading *reading, struct tsc_reading *before, uint64_t epoch, uint64_t index,
                            struct tsc_findings *findings)
 {
-    const struct tsc_stream *stream = before->stream;
+    const struct tsc_stream *stream = before->stream->same;
     struct tsc_consumer *who = reading->who;
     uint64_t begun = tsc_reading_epoch(before);
 
@@ -424,7 +453,7 @@ static void continue_later(struct tsc_reading *reading, struct tsc_reading *befo
 static void continue_earlier(struct tsc_reading *reading, const struct tsc_reading *before, uint64_t epoch,
                              uint64_t index)
 {
-    const struct tsc_stream *stream = before->stream;
+    const struct tsc_stream *stream = before->stream->same;
     uint64_t again = 0;
 
     for (size_t i = place_of(stream, epoch);
@@ -448,15 +477,6 @@ void tsc_reading_continue(struct tsc_reading *reading, struct tsc_reading *befor
         continue_later(reading, before, epoch, index, findings);
     else
         continue_earlier(reading, before, epoch, index);
-}
-
-/* Whether something of the epoch that it reads has not been passed. */
-static bool is_missing(const struct tsc_reading *reading)
-{
-    uint64_t len = tsc_stream_length(reading->stream, tsc_reading_epoch(reading));
-    struct tsc_span gap = tsc_spans_missing(&reading->passed, reading->late, len);
-
-    return gap.from < gap.to;
 }
 
 void tsc_reading_end(struct tsc_reading *reading, struct tsc_findings *findings)

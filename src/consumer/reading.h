@@ -43,7 +43,7 @@ struct tsc_stream {
     char *recipe;
     uint64_t seed;
     bool resident;              /* every epoch is epoch 0 again */
-    struct tsc_length *lengths; /* by epoch, rising */
+    struct tsc_length *lengths; /* by epoch, rising; of the first one (`same`) only, for all */
     size_t n_lengths;
     size_t lengths_room;
     struct tsc_stream *same;  /* the first one of this name, data, recipe and seed, in an earlier run; or itself */
@@ -98,6 +98,8 @@ struct tsc_reading {
     bool ended;
     bool continued; /* another attachment went on from here */
     bool vouched;   /* what no stretch of this epoch names it had before: its token says so, and no record tells more */
+    bool stands;    /* it was placed at `stand`, in an epoch of which it had had all: it is not to release any of it */
+    struct tsc_length stand;
     uint64_t first; /* where it began in this epoch */
     uint64_t late;  /* where it joined in the middle as it wanted: what lies before is not its; else 0 */
     struct tsc_stretch stretches[TSC_STRETCHES_MAX]; /* the first is where it reads; never none once placed */

@@ -206,7 +206,7 @@ static void tell_consumers(struct tsocket_producer *producer)
 {
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         if (tsi_control_state(producer->streams[i]->control) == TSI_RUNNING)
-            tsi_control_set_state(producer->streams[i]->control, TSI_CLOSING);
+            tsp_stream_set_state(producer->streams[i], TSI_CLOSING);
     }
 }
 
@@ -483,7 +483,7 @@ void tsocket_producer_fail(struct tsocket_producer *producer, int error, const c
 {
     pthread_mutex_lock(&producer->lock);
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
+        tsp_stream_set_state(producer->streams[i], TSI_FAILED);
     tsp_engine_end(producer, error != TSOCKET_OK ? error : TSOCKET_ESYSTEM, why);
     pthread_mutex_unlock(&producer->lock);
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "side.h"
 
@@ -64,6 +65,14 @@ static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *he
     return TSOCKET_OK;
 }
 
+/* Those who come back, to a daemon that has come back, come all at once. */
+static uint64_t grace_for(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
+{
+    bool resumes = consumer->hello.resume[0] != '\0';
+
+    return resumes && stream->join_grace_ns > TSI_NS_PER_S ? TSI_NS_PER_S : stream->join_grace_ns;
+}
+
 /* The first of a group keeps its epoch in the ring for those who come later. */
 void tsp_join_activate(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                        uint64_t epoch, uint64_t position, uint64_t now_ns)
@@ -72,7 +81,7 @@ void tsp_join_activate(struct tsp_stream *stream, const struct tsp_roster *roste
 
     if (!comes_back && tsp_roster_slowest(roster, stream) == NULL) {
         stream->keep_position = position;
-        stream->keep_until_ns = now_ns + stream->join_grace_ns;
+        stream->keep_until_ns = now_ns + grace_for(stream, consumer);
     }
     consumer->state = TSP_READING;
     consumer->ring = stream;

@@ -226,6 +226,7 @@ static void tick(struct tsocket_producer *producer, uint64_t now_ns)
     for (uint32_t i = producer->roster.n; i > 0; i--) {
         struct tsp_consumer *consumer = producer->roster.consumers[i - 1];
 
+        consumer->useless = 0;
         if (consumer->stream == NULL && now_ns - consumer->greeted_ns > GREETED_MAX_S * TSI_NS_PER_S)
             tsp_talk_drop(producer, consumer, "said nothing");
     }

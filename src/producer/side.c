@@ -56,6 +56,12 @@ static bool is_in_group(const struct tsp_stream *stream, const struct tsi_place 
     return find(stream, place, &position) || is_next_epoch(stream, place);
 }
 
+/* Whoever stands there has had everything: it only waits to be told so. */
+static bool is_behind_the_last(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    return stream->options.epochs > 0 && place->epoch == stream->options.epochs && place->index == 0;
+}
+
 static int check_place(const struct tsp_stream *stream, const struct tsi_place *place)
 {
     const struct tsocket_stream_options *options = &stream->options;
@@ -63,7 +69,7 @@ static int check_place(const struct tsp_stream *stream, const struct tsi_place *
     if (is_in_group(stream, place))
         return TSOCKET_OK;
     if (place->index + place->removed <= options->epoch_samples && stream->origin[0] != '\0' &&
-        (options->epochs == 0 || place->epoch < options->epochs))
+        (options->epochs == 0 || place->epoch < options->epochs || is_behind_the_last(stream, place)))
         return TSOCKET_OK;
     return tsi_fail(TSOCKET_EPROTOCOL, "there is no place %" PRIu64 " (%" PRIu64 " left out) in epoch %" PRIu64,
                     place->index, place->removed, place->epoch);
@@ -132,8 +138,8 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
     wraps = late && consumer->second_lap && index < consumer->wrap;
     if (late && !consumer->second_lap)
         index = MAX(index, consumer->wrap); /* it may be able to say only a place before its first sample */
-    if (wraps && place->index == 0)
-        tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->stream, place->epoch).len);
+    if (wraps && place->index == 0 && consumer->ring != NULL && place->epoch >= tsp_stream_oldest_epoch(consumer->ring))
+        tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->ring, place->epoch).len);
     if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
         tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
     tsp_ledger_place(ledger, consumer->id, place->epoch, index, wraps ? consumer->wrap : UINT64_MAX);
@@ -258,16 +264,20 @@ static void move_to_group(struct tsp_stream *stream, const struct tsp_roster *ro
 }
 
 /*
- * It waits for an epoch that has not begun. Where it has read to the end of the one before, nothing changes; where its
- * lap ended sooner, the ring would never get there if it counted.
+ * It waits for an epoch that has not begun. Where it has read the group's ring so far, nothing changes, unless its lap
+ * ended so soon that the ring would never come to the epoch's end if it counted.
  */
 static void wait_in_group(struct tsp_stream *stream, struct tsp_consumer *consumer)
 {
     uint64_t end = stream->filler.start + stream->filler.len;
-    bool joins = consumer->state == TSP_PARKED || consumer->released + stream->layout.capacity < end;
+    bool stays = consumer->ring == stream && consumer->released + stream->layout.capacity >= end;
 
+    if (consumer->ring != NULL && consumer->ring == consumer->side) {
+        consumer->side_released = consumer->released;
+        tsp_filler_stop(&consumer->side->filler);
+    }
     watch(consumer, stream);
-    if (!joins)
+    if (stays)
         return;
     consumer->state = TSP_JOINING;
     consumer->epoch = consumer->place.epoch;
@@ -289,17 +299,12 @@ static bool move_to_side(struct tsp_stream *stream, struct tsp_consumer *consume
     return true;
 }
 
-static bool reads_side(const struct tsp_consumer *consumer)
-{
-    return consumer->ring != NULL && consumer->ring->home != NULL;
-}
-
 bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                      uint64_t now_ns, struct tsi_move *move_out, bool *same_out)
 {
     uint64_t position;
 
-    *move_out = (struct tsi_move){.max_lag = consumer->max_lag};
+    *move_out = (struct tsi_move){.number = consumer->place_number, .max_lag = consumer->max_lag};
     if (consumer->evicted) {
         consumer->asks = false;
         move_out->refused = tsi_fail(TSOCKET_ELAPPED, "detached: the group has waited for it for too long");
@@ -310,9 +315,11 @@ bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster,
     if (find(stream, &consumer->place, &position) &&
         !(tsp_side_is_free(stream, roster) && position > stream->filler.head)) {
         move_to_group(stream, roster, consumer, position, now_ns);
+    } else if (is_behind_the_last(stream, &consumer->place)) {
+        wait_in_group(stream, consumer);
     } else if (tsp_side_is_free(stream, roster)) {
         return false; /* the group's ring begins at a token: see begin_at_token */
-    } else if (is_next_epoch(stream, &consumer->place) && !reads_side(consumer)) {
+    } else if (is_next_epoch(stream, &consumer->place) && (consumer->ring == NULL || consumer->ring == stream)) {
         wait_in_group(stream, consumer);
     } else if (!tsp_side_fits(stream, &consumer->hello) || !move_to_side(stream, consumer)) {
         return false;
@@ -378,20 +385,13 @@ static bool is_behind_head(const struct tsp_stream *stream, const struct tsi_pla
     return find(stream, place, &position) && position <= stream->filler.head;
 }
 
-/* The filler is stopped, and all claims are back: begins at a token's place, or where it was. */
+/* The filler is stopped, and all claims are back: begins at a token's place. */
 static void restart_group(struct tsp_stream *stream, const struct tsi_place *place)
 {
-    struct tsp_filler *filler = &stream->filler;
-    struct tsi_place here = {.epoch = filler->epoch,
-                             .index = filler->head - filler->start,
-                             .removed = stream->options.epoch_samples - filler->len};
+    const struct tsp_filler *filler = &stream->filler;
+    bool ahead = place->epoch == filler->epoch && filler->start + place->index >= filler->head;
 
-    if (place == NULL)
-        place = &here;
-    if (place->epoch == filler->epoch && filler->start + place->index >= filler->head)
-        tsp_stream_restart(stream, place, filler->start);
-    else
-        tsp_stream_restart(stream, place, filler->next);
+    tsp_stream_restart(stream, place, ahead ? filler->start : filler->next);
     stream->keep_until_ns = 0;
     tsi_log('I', "stream %s: goes on in epoch %" PRIu64 " at sample %" PRIu64, stream->name, place->epoch,
             place->index);
@@ -417,7 +417,9 @@ static void begin_at_token(struct tsp_stream *stream, const struct tsp_roster *r
 
     if (place != NULL && !stream->filler.stopped && !is_behind_head(stream, place))
         tsp_filler_stop(&stream->filler);
-    if (stream->filler.stopped && stream->filler.out == 0)
+    if (stream->filler.stopped && place == NULL) /* whoever it was for is gone, or somebody else has come */
+        tsp_filler_go_on(&stream->filler);
+    else if (stream->filler.stopped && stream->filler.out == 0)
         restart_group(stream, place);
     if (place != NULL && !stream->filler.stopped)
         admit_fresh(stream, roster, now_ns);

@@ -250,7 +250,7 @@ void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place
     if (stream->finished)
         tsi_control_set_state(stream->control, TSI_RUNNING);
     stream->finished = false;
-    if (stream->home == NULL) /* what was passed over does not exist; a side ring's reader may still hold some */
+    if (stream->home == NULL) /* what lies before is nobody's; a side ring's reader may still hold some */
         raise_floor(stream, stream->filler.head);
     publish(stream);
 }
@@ -276,8 +276,8 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
         welcome->first = 0;
     } else {
         welcome->epoch = tsp_stream_epoch_of(consumer->ring, consumer->released);
-        welcome->position = consumer->released;
         welcome->first = consumer->released - tsp_stream_epoch(consumer->ring, welcome->epoch).start;
+        welcome->position = consumer->ring == stream ? consumer->released : welcome->first;
     }
 }
 
@@ -422,11 +422,16 @@ static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_ro
     return MAX(position, stream->floor);
 }
 
+static bool is_last_epoch(const struct tsp_stream *stream)
+{
+    return stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
+}
+
 /* The group's last reader has left while others wait for the next epoch: this one is abandoned. */
 static void abandon(struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     if (tsp_roster_slowest(roster, stream) != NULL || tsp_roster_count(roster, stream, TSP_JOINING) == 0 ||
-        tsp_filler_decided(&stream->filler))
+        tsp_filler_decided(&stream->filler) || is_last_epoch(stream))
         return;
     stream->keep_until_ns = 0;
     stream->cut_epochs = stream->filler.epoch + 1;
@@ -459,7 +464,7 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
 
     if (stream->finished || !tsp_filler_decided(filler) || filler->out > 0)
         return false;
-    if (stream->options.epochs > 0 && next >= stream->options.epochs) {
+    if (is_last_epoch(stream)) {
         sum_up(stream);
         finish(stream);
         return false;
@@ -541,6 +546,13 @@ int tsp_stream_finish(struct tsp_stream *stream)
     return TSOCKET_OK;
 }
 
+void tsp_stream_set_state(struct tsp_stream *stream, enum tsi_state state)
+{
+    tsi_control_set_state(stream->control, state);
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        tsi_control_set_state(stream->sides[i]->control, state);
+}
+
 void tsp_stream_drain(struct tsp_stream *stream)
 {
     uint64_t last = stream->filler.epoch;
@@ -567,11 +579,9 @@ bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_co
 
 bool tsp_stream_is_over(const struct tsp_stream *stream)
 {
-    bool last = stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
-
     if (stream->keep_until_ns != 0) /* those who come within the grace are still to be served */
         return false;
-    return stream->finished || (last && stream->filler.start < stream->floor);
+    return stream->finished || (is_last_epoch(stream) && stream->filler.start < stream->floor);
 }
 
 bool tsp_stream_held_by_grace(const struct tsp_stream *stream, const struct tsp_roster *roster)

@@ -18,6 +18,7 @@
 
 enum {
     MESSAGES_MAX = 4096, /* taken in one turn of the loop, so that nobody's flood stops the rest */
+    USELESS_MAX = 1000,  /* messages of a consumer in a second that change nothing */
 };
 
 /* --- saying something */
@@ -75,7 +76,6 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
             continue;
         if (move.refused != TSOCKET_OK)
             snprintf(move.reason, sizeof(move.reason), "%s", tsocket_last_error());
-        move.question = consumer->question;
         move.memory = !same;
         if (!same)
             rc = send_memory(consumer, consumer->ring);
@@ -92,7 +92,7 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
 static void fail(struct tsocket_producer *producer, int error)
 {
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
+        tsp_stream_set_state(producer->streams[i], TSI_FAILED);
     tsp_engine_end(producer, error, tsocket_last_error());
 }
 
@@ -344,15 +344,29 @@ static void set(struct tsocket_producer *producer, uint32_t route, const struct 
 
 /* --- what is heard */
 
+/* A message too many. False: it was one too many for us, and the consumer is gone. */
+static bool count_useless(struct tsocket_producer *producer, struct tsp_consumer *consumer)
+{
+    if (++consumer->useless <= USELESS_MAX)
+        return true;
+    tsi_log('W', "stream %s: consumer %s (process %d) has sent more than %d messages in a second that change nothing",
+            consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, USELESS_MAX);
+    tsp_talk_drop(producer, consumer, "floods the daemon");
+    return false;
+}
+
 /* A consumer says where it stands, because it was summoned, wants to read elsewhere, or pauses. */
 static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hello *said,
                        uint64_t now_ns)
 {
+    if (!count_useless(producer, consumer)) /* it may well change something, but not that often */
+        return;
+
+    consumer->place_number = said->number;
     int rc = strcmp(said->type, "PAUSE") == 0 ? tsp_side_pause(consumer, &said->place, now_ns)
                                               : tsp_side_ask(consumer, &said->place, now_ns);
 
     TSI_STEP(PLACE_HEARD);
-    consumer->question = said->question;
     if (rc == TSOCKET_OK)
         return;
     tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
@@ -499,6 +513,27 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
     }
 }
 
+/* What our library says nearly always does. */
+static bool changes_something(const struct tsp_consumer *consumer, const struct tsi_hot *hot)
+{
+    bool current = is_current(consumer, hot);
+
+    switch (hot->kind) {
+    case TSI_WANT:
+        return (current || consumer->ring == NULL) &&
+               !(consumer->wants && consumer->want_epoch == hot->a && consumer->want_index == hot->b);
+    case TSI_RELEASE:
+        return hot->b > consumer->received || (current && hot->a > consumer->released);
+    case TSI_SKIPPED:
+        return current && hot->b > 0;
+    case TSI_LEFT:
+        return consumer->side != NULL && consumer->side->serial == hot->ring;
+    case TSI_READY:
+        return false;
+    }
+    return false;
+}
+
 static void hear(struct tsocket_producer *producer, uint32_t route, const char *message, size_t len, uint64_t now_ns)
 {
     struct tsp_consumer *consumer;
@@ -509,7 +544,9 @@ static void hear(struct tsocket_producer *producer, uint32_t route, const char *
         return;
     }
     consumer = tsp_roster_by_route(&producer->roster, route);
-    if (consumer != NULL)
+    if (consumer == NULL)
+        return;
+    if (changes_something(consumer, &hot) || count_useless(producer, consumer))
         hear_hot(producer, consumer, &hot, now_ns);
 }
 

@@ -182,6 +182,20 @@ class ReliabilityTest(SystemTest):
         self.assert_whole_epochs(tap, 1009, 5, range(1))
         self.assertEqual(daemon.wait(10), 0)
 
+    def test_who_is_late_when_a_daemon_is_drained_gets_its_epoch_to_the_end(self):
+        daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64", "--max-batch", "16")
+        first = self.tap(daemon, 5, "--hold-ms", "2")
+        first.wait_batches(100)
+        late = self.tap(daemon, 8, "--join", "catch-up")
+        late.attached()
+        self.ctl("drain", "main")
+        first.finish()
+        late.finish()
+        epoch = late.epochs()[0]
+        self.assertEqual(sorted(epoch.indices()), list(range(1009)))
+        self.assertEqual(list(late.epochs()), [0])
+        self.assertEqual(daemon.wait(10), 0)
+
     def test_a_resident_stream_serves_everyone_at_will(self):
         daemon = self.start_daemon("--stream", "val=synthetic:97x8x8,resident=on,augment=eval", "--ledger", self.ledger())
         slow = self.tap(daemon, 5, "--hold-ms", "3000")
