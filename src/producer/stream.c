@@ -11,6 +11,7 @@
 #include "../ipc/step.h"
 #include "join.h"
 #include "machine.h"
+#include "side.h"
 
 enum {
     BAD_LINES_PER_EPOCH = 20, /* log lines about single samples; the epoch's end sums up */
@@ -264,9 +265,15 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
                                struct tsi_welcome *welcome)
 {
     const struct tsp_filler *filler = &stream->filler;
+    uint64_t position;
 
     welcome->from = consumer->place;
-    if (consumer->state == TSP_PARKED || stream->options.resident) { /* it knows best where it is */
+    if (consumer->state == TSP_READING && consumer->ring == stream &&
+        tsp_side_find(stream, &consumer->place, &position) && position == consumer->released) {
+        welcome->epoch = consumer->place.epoch; /* in its own words: an epoch's end is not the next one's begin */
+        welcome->first = consumer->place.index;
+        welcome->position = position;
+    } else if (consumer->state == TSP_PARKED || stream->options.resident) { /* it knows best where it is */
         welcome->epoch = consumer->place.epoch;
         welcome->first = consumer->place.index;
         welcome->position = welcome->first;

@@ -223,6 +223,8 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     TSI_STEP(HELLO_HEARD);
     if (stream != NULL)
         rc = check_crashes(producer, hello, now_ns);
+    if (rc == TSOCKET_OK && producer->outcome != TSOCKET_OK)
+        rc = tsi_fail(TSOCKET_GONE, "the daemon %s is ending", producer->name);
     if (rc == TSOCKET_OK) {
         consumer->hello = *hello;
         consumer->max_hold_ns = producer->options.max_hold_ms * TSI_NS_PER_MS;
