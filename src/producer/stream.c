@@ -247,6 +247,7 @@ void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place
     if (place->index > 0) /* who begins here must know it */
         note_removed(stream, stream->filler.head - 1, place->removed);
     stream->first_epoch = place->epoch;
+    stream->cut_epochs = MIN(stream->cut_epochs, place->epoch); /* this one is whole again */
     stream->bad_in_epoch = 0;
     if (stream->finished)
         tsi_control_set_state(stream->control, TSI_RUNNING);
