@@ -94,7 +94,7 @@ struct tsocket_stream_options {
     const char *recipe_id;
     uint64_t seed;
     uint32_t side_rings;    /* default 0 */
-    uint64_t side_capacity; /* samples in each; default 0: 2 * max_batch */
+    uint64_t side_capacity; /* samples in each; default 0: 4 * max_batch */
     const char *source;     /* where the samples come from, for the status table; copied; may be NULL */
 };
 
