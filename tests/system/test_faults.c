@@ -64,6 +64,8 @@ WRAP(int, chmod, (const char *path, mode_t mode), (path, mode), -1, EPERM)
 WRAP(int, flock, (int fd, int operation), (fd, operation), -1, ENOLCK)
 WRAP(int, ftruncate, (int fd, off_t len), (fd, len), -1, EIO)
 WRAP(ssize_t, pwrite, (int fd, const void *data, size_t len, off_t at), (fd, data, len, at), -1, ENOSPC)
+WRAP(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len), -1, ENOSPC)
+WRAP(int, fsync, (int fd), (fd), -1, EIO)
 WRAP(ssize_t, getrandom, (void *out, size_t len, unsigned flags), (out, len, flags), -1, ENOSYS)
 WRAP(int, eventfd, (unsigned value, int flags), (value, flags), -1, EMFILE)
 WRAP(int, epoll_create1, (int flags), (flags), -1, EMFILE)
@@ -252,6 +254,8 @@ static int serve_and_read(struct tsocket_producer *producer)
     return rc;
 }
 
+static char ledger[64];
+
 static int run_once(void)
 {
     struct tsocket_producer_options options;
@@ -261,6 +265,7 @@ static int run_once(void)
     tsocket_producer_options_init(&options);
     options.name = RIG_NAME;
     options.join_grace_ms = 0;
+    options.ledger = ledger;
     rc = checked(tsocket_producer_open(&options, &producer));
     if (rc == TSOCKET_OK)
         rc = serve_and_read(producer);
@@ -298,6 +303,7 @@ static void sweep(int (*what)(void))
     long k;
 
     reading = what;
+    snprintf(ledger, sizeof(ledger), "/tmp/tsocket-faults-%d", (int)getpid());
     cJSON_InitHooks(&hooks);
     rig_folder_make();
     atomic_store(&calls_until_fault, 0);
@@ -322,6 +328,7 @@ static void sweep(int (*what)(void))
     }
     assert_in_range(k, 50, 5000);
     rig_folder_check_and_remove();
+    unlink(ledger);
     cJSON_InitHooks(NULL);
 }
 

@@ -21,7 +21,7 @@ SAMPLES = 307
 EPOCHS = 3
 STEPS = re.findall(r"X\((\w+), (daemon|consumer)\)", open(os.path.join(SOURCE, "src", "ipc", "step.h"), encoding="utf-8").read())
 OFTEN = {"CLAIMED": 150, "COMMITTED": 150, "PUBLISHED": 100, "WANT_ANSWERED": 20, "RELEASE_HEARD": 20, "GIVEN": 12,
-         "RELEASED": 6, "RELEASE_TOLD": 6, "WANT_DUE": 3, "WANT_SENT": 3, "EPOCH_DECIDED": 2, "EPOCH_BEGUN": 2}
+         "RELEASED": 6, "RELEASE_TOLD": 6,  "EPOCH_DECIDED": 2, "EPOCH_BEGUN": 2}
 ONE_OF_MANY = {"GREETED", "HELLO_HEARD", "ATTACHED", "MEMORY_SENT", "WELCOMED"}  # at any of those who come
 AFTER_A_RESTART = {"GONE_NOTICED", "CAME_BACK"}  # passed by trainers whose daemon was killed
 
