@@ -133,8 +133,8 @@ class Judge:
     def hear_batch(self, trainer, batch, places):
         valid = batch.get("valid", batch["count"])
         for place, index in enumerate(batch["index"][:valid], batch["first"]):
-            self.test.assertEqual(self.index_at.setdefault((batch["epoch"], place), index), index,
-                                  f"{trainer}: another sample at place {place} of epoch {batch['epoch']}")
+            other, who = self.index_at.setdefault((batch["epoch"], place), (index, trainer))
+            self.test.assertEqual(index, other, f"{trainer} and {who}: place {place} of epoch {batch['epoch']}, in {batch}")
             places.append(place)
         window = (batch["epoch"], batch["first"], valid, batch["count"])
         self.test.assertEqual(self.hash_of.setdefault(window, batch["hash"]), batch["hash"],
