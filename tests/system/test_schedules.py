@@ -17,6 +17,7 @@ from trainers import Run, verify
 
 BATCHES = (1, 2, 3, 5, 7, 8, 13, 16)
 SECONDS = 30  # that one may take
+FOUND = (35, 142, 163, 613, 808, 861)  # these have found something
 
 
 class Schedule:
@@ -139,7 +140,7 @@ class SchedulesTest(SystemTest):
 
     def numbers(self):
         wanted = os.environ.get("TSOCKET_SCHEDULES")
-        return range(*map(int, wanted.split(":"))) if wanted else range(repeats(24))
+        return range(*map(int, wanted.split(":"))) if wanted else (*FOUND, *range(repeats(16)))
 
     def clear(self):
         complaints = self.look_around()
