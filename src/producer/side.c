@@ -143,6 +143,8 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
         tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->ring, place->epoch).len);
     if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
         tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
+    if (!late && consumer->state == TSP_PARKED) /* what it released meanwhile was about a ring that it had left */
+        tsp_ledger_released(ledger, consumer->id, place->epoch, 0);
     tsp_ledger_place(ledger, consumer->id, place->epoch, index, wraps ? consumer->wrap : UINT64_MAX);
 }
 
