@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
@@ -208,6 +209,21 @@ static int reserve_lost(struct tsocket *ts)
     return ts->lost != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for %u windows", ts->held.hold);
 }
 
+static void leave_to_parent(void *context)
+{
+    struct tsocket *ts = context;
+
+    if (!ts->forked)
+        close(ts->link.lifeline);
+    ts->forked = true;
+}
+
+int tsc_handle_guard(struct tsocket *ts)
+{
+    ts->guard = (struct tsi_fork_guard){.in_child = leave_to_parent, .context = ts};
+    return tsi_fork_watch(&ts->guard);
+}
+
 static int settle(struct tsocket *ts, const struct tsocket_options *options, uint32_t batch_size)
 {
     const struct tsi_welcome *welcome = &ts->welcome;
@@ -234,7 +250,7 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     if (rc == TSOCKET_OK)
         rc = reserve_pads(ts);
     if (rc == TSOCKET_OK)
-        rc = tsc_fork_watch(&ts->guard, ts->link.lifeline);
+        rc = tsc_handle_guard(ts);
     return rc;
 }
 
@@ -310,10 +326,10 @@ void tsocket_close(struct tsocket *ts)
 {
     if (ts == NULL)
         return;
-    if (!ts->guard.forked)
+    if (!ts->forked)
         say_goodbye(ts);
-    tsc_fork_forget(&ts->guard);
-    if (ts->guard.forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
+    tsi_fork_forget(&ts->guard);
+    if (ts->forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
         tsi_socket_forget(ts->link.socket);
         ts->link = (struct tsc_link){.lifeline = -1};
     }
@@ -324,8 +340,8 @@ void tsocket_close(struct tsocket *ts)
 
 int tsc_handle_check(const struct tsocket *ts)
 {
-    return ts->guard.forked ? tsi_fail(TSOCKET_EFORK, "the handle was opened before a fork; open one in the child")
-                            : TSOCKET_OK;
+    return ts->forked ? tsi_fail(TSOCKET_EFORK, "the handle was opened before a fork; open one in the child")
+                      : TSOCKET_OK;
 }
 
 /* Where the next window of this rank begins, counted from the epoch's start. */

@@ -211,7 +211,7 @@ static void tell_consumers(struct tsocket_producer *producer)
 
 void tsocket_producer_close(struct tsocket_producer *producer)
 {
-    if (producer == NULL)
+    if (producer == NULL || producer->forked)
         return;
     if (producer->started) {
         stop_loop(producer);
@@ -455,6 +455,8 @@ int tsocket_producer_finish(struct tsocket_producer *producer, uint32_t stream)
 
     if (rc != TSOCKET_OK)
         return rc;
+    if (producer->forked)
+        return tsi_fail(TSOCKET_EFORK, "%s", producer->reason);
     pthread_mutex_lock(&producer->lock);
     rc = tsp_stream_finish(producer->streams[stream]);
     if (rc == TSOCKET_OK)
@@ -478,6 +480,8 @@ void tsp_engine_end(struct tsocket_producer *producer, int outcome, const char *
 
 void tsocket_producer_fail(struct tsocket_producer *producer, int error, const char *why)
 {
+    if (producer->forked)
+        return;
     pthread_mutex_lock(&producer->lock);
     for (uint32_t i = 0; i < producer->n_streams; i++)
         tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
