@@ -200,6 +200,7 @@ static int take_token(const struct tsp_stream *stream, struct tsp_consumer *cons
     consumer->place = token.from;
     consumer->wrap = token.wrap > 0 ? token.wrap : token.until;
     consumer->wrap_epoch = token.from.epoch;
+    consumer->second_lap = token.until > 0;
     return TSOCKET_OK;
 }
 
@@ -207,9 +208,8 @@ static int join_by_token(struct tsp_stream *stream, const struct tsp_roster *ros
                          uint64_t now_ns)
 {
     uint64_t position;
-    bool ahead_of_all = tsp_side_find(stream, &consumer->place, &position) && position > stream->filler.head;
 
-    if (tsp_side_find(stream, &consumer->place, &position) && !(ahead_of_all && tsp_side_is_free(stream, roster))) {
+    if (!tsp_side_is_free(stream, roster) && tsp_side_find(stream, &consumer->place, &position)) {
         tsp_join_activate(stream, roster, consumer, consumer->place.epoch, position, now_ns);
         return TSOCKET_OK;
     }

@@ -15,6 +15,7 @@
 #include "../ipc/error.h"
 #include "../ipc/log.h"
 #include "../ipc/record.h"
+#include "../ipc/step.h"
 
 enum {
     RECORDS_MAX = 1 << 15,  /* that memory holds while nothing can be written: 1.25 MiB */
@@ -142,6 +143,7 @@ void tsp_ledger_flush(struct tsp_ledger *ledger)
     write_out(ledger);
     confess(ledger);
     write_out(ledger);
+    TSI_STEP(LEDGER_WRITTEN);
 }
 
 /* ---- life ---- */

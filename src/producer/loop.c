@@ -15,6 +15,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "machine.h"
 #include "side.h"
 #include "status.h"
@@ -177,7 +178,9 @@ static void welcome_peer(struct tsocket_producer *producer, int fd, const struct
     if (rc != TSOCKET_OK) {
         tsi_log('D', "process %d could not be greeted: %s", (int)peer->pid, tsocket_last_error());
         tsp_roster_remove(&producer->roster, consumer);
+        return;
     }
+    TSI_STEP(GREETED);
 }
 
 static void accept_peers(struct tsocket_producer *producer, uint64_t now_ns)
@@ -262,6 +265,7 @@ static void part(struct tsocket_producer *producer, struct tsp_consumer *consume
     bool polite = tsi_lifeline_recv(consumer->lifeline, 0, packet, sizeof(packet), &len, fds, &n_fds) == TSOCKET_OK &&
                   tsi_hot_unpack(packet, len, &hot) == TSOCKET_OK && hot.kind == TSI_RELEASE;
 
+    TSI_STEP(PARTED);
     while (n_fds > 0)
         close(fds[--n_fds]);
     if (polite && consumer->stream != NULL)

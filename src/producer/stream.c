@@ -8,6 +8,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "join.h"
 #include "machine.h"
 
@@ -218,6 +219,7 @@ static void publish(struct tsp_stream *stream)
         return;
     stream->published = stream->filler.head;
     tsi_control_publish(stream->control, stream->published);
+    TSI_STEP(PUBLISHED);
 }
 
 static void raise_floor(struct tsp_stream *stream, uint64_t floor)
@@ -228,12 +230,21 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
     tsi_control_raise_floor(stream->control, floor);
 }
 
+/* Beside the slot, what the epoch had lost when head passed it. */
+static void note_removed(struct tsp_stream *stream, uint64_t position, uint64_t removed)
+{
+    if (stream->options.on_bad == TSOCKET_BAD_SKIP && !stream->options.null)
+        tsi_control_note_removed(stream->control, stream->layout.capacity, position, removed);
+}
+
 void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place, uint64_t start)
 {
     uint64_t len = tsp_stream_len(stream, place->removed);
 
     tsi_control_restart(stream->control, place->epoch, start, len);
     tsp_filler_begin(&stream->filler, place->epoch, start, len, place->index);
+    if (place->index > 0) /* who begins here must know it */
+        note_removed(stream, stream->filler.head - 1, place->removed);
     stream->first_epoch = place->epoch;
     stream->bad_in_epoch = 0;
     if (stream->finished)
@@ -369,11 +380,8 @@ static enum tsp_slot_state pass_ready(struct tsp_stream *stream)
     uint64_t from = filler->head;
     enum tsp_slot_state state = tsp_filler_advance(filler);
 
-    if (stream->options.on_bad == TSOCKET_BAD_SKIP && !stream->options.null) {
-        for (uint64_t position = from; position < filler->head; position++)
-            tsi_control_note_removed(stream->control, filler->capacity, position,
-                                     stream->options.epoch_samples - filler->len);
-    }
+    for (uint64_t position = from; position < filler->head; position++)
+        note_removed(stream, position, stream->options.epoch_samples - filler->len);
     return state;
 }
 
@@ -470,8 +478,10 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
         raise_floor(stream, oldest.start + oldest.len);
     }
     sum_up(stream);
+    TSI_STEP(EPOCH_DECIDED);
     tsi_control_begin(stream->control, next, start, tsp_stream_len(stream, 0));
     tsp_filler_begin(filler, next, start, tsp_stream_len(stream, 0), 0);
+    TSI_STEP(EPOCH_BEGUN);
     tsp_join_start_waiting(stream, roster, now_ns);
     return true;
 }

@@ -11,6 +11,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "join.h"
 #include "side.h"
 #include "status.h"
@@ -38,7 +39,10 @@ static int send_memory(const struct tsp_consumer *consumer, const struct tsp_str
 {
     int fds[TSI_LIFELINE_FDS] = {ring->page.fd, ring->ring.fd};
 
-    return tsi_lifeline_send(consumer->lifeline, "", 1, fds, TSI_LIFELINE_FDS);
+    int rc = tsi_lifeline_send(consumer->lifeline, "", 1, fds, TSI_LIFELINE_FDS);
+
+    TSI_STEP(MEMORY_SENT);
+    return rc;
 }
 
 void tsp_talk_drop(struct tsocket_producer *producer, struct tsp_consumer *consumer, const char *why)
@@ -72,10 +76,13 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
             continue;
         if (move.refused != TSOCKET_OK)
             snprintf(move.reason, sizeof(move.reason), "%s", tsocket_last_error());
+        move.question = consumer->question;
+        move.memory = !same;
         if (!same)
             rc = send_memory(consumer, consumer->ring);
         if (rc == TSOCKET_OK)
             rc = send_text(producer, consumer->route, tsi_move_pack(&move));
+        TSI_STEP(MOVE_SENT);
         if (rc != TSOCKET_OK)
             tsp_talk_drop(producer, consumer, "could not be told where to read");
     }
@@ -134,6 +141,7 @@ static void answer_wants(struct tsocket_producer *producer, uint64_t now_ns)
         tsi_hot_pack(&hot, message);
         if (tsi_socket_send(producer->socket, consumer->route, message, sizeof(message)) == TSOCKET_EAGAIN)
             continue; /* its queue is full: once more in the next turn */
+        TSI_STEP(WANT_ANSWERED);
         consumer->wants = false;
         consumer->waited_ns += now_ns - consumer->want_since_ns;
     }
@@ -213,6 +221,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     bool catch_up = false;
     int rc = TSOCKET_ENOTFOUND;
 
+    TSI_STEP(HELLO_HEARD);
     if (stream != NULL)
         rc = check_crashes(producer, hello, now_ns);
     if (rc == TSOCKET_OK) {
@@ -225,6 +234,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
         return;
     }
     consumer->route = route;
+    TSI_STEP(ATTACHED);
     if (stream->number == 0 && tsp_roster_attached(&producer->roster, stream) >= producer->options.wait_for)
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
@@ -232,6 +242,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
         tsp_talk_drop(producer, consumer, "could not be welcomed");
         return;
     }
+    TSI_STEP(WELCOMED);
     tsi_log('I',
             "stream %s: consumer %s (process %d) attached: batch %" PRIu32 ", rank %" PRIu32 " of %" PRIu32
             ", from epoch %" PRIu64,
@@ -352,10 +363,11 @@ static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *c
     if (!count_useless(producer, consumer)) /* it may well change something, but not that often */
         return;
 
-    consumer->place_number = said->number;
     int rc = strcmp(said->type, "PAUSE") == 0 ? tsp_side_pause(consumer, &said->place, now_ns)
                                               : tsp_side_ask(consumer, &said->place, now_ns);
 
+    TSI_STEP(PLACE_HEARD);
+    consumer->question = said->question;
     if (rc == TSOCKET_OK)
         return;
     tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
@@ -443,6 +455,7 @@ static void hear_release(struct tsocket_producer *producer, struct tsp_consumer 
         return;
     }
     if (consumer->state == TSP_READING && hot->a > consumer->released) {
+        TSI_STEP(RELEASE_HEARD);
         consumer->released = hot->a;
         record_released(consumer);
     }
@@ -481,7 +494,7 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
 {
     switch (hot->kind) {
     case TSI_WANT:
-        if (is_current(consumer, hot))
+        if (consumer->ring == NULL || is_current(consumer, hot)) /* parked meanwhile: it sleeps, and is to hear of it */
             hear_want(consumer, hot, now_ns);
         break;
     case TSI_RELEASE:
