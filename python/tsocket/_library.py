@@ -39,6 +39,7 @@ EPOCH_END = -2
 END = -3
 ELAPPED = -4
 EHELD = -5
+EREFUSED = -7
 ENOTFOUND = -8
 EINTR = -11
 
@@ -186,6 +187,9 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_flush", integer, handle)
     call("tsocket_position", integer, handle, out(ctypes.c_uint64), out(ctypes.c_uint64))
     call("tsocket_ended_epoch", integer, handle, out(Epoch))
+    call("tsocket_token", integer, handle, out(Batch), text)
+    call("tsocket_pause", integer, handle)
+    call("tsocket_resume", integer, handle)
     call("tsocket_close", None, handle)
     call("tsocket_conversion_init", None, out(Conversion))
     call("tsocket_convert", integer, out(Conversion), handle, ctypes.c_uint64, ctypes.c_uint64, handle)

@@ -109,6 +109,9 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len);
 /* Goes on at another place, as soon as the daemon has said where that is. */
 void tsc_move_to(struct tsocket *ts, const struct tsc_walk *walk);
 
+/* Where the next window is: the first of those that were lost, or where it goes on. */
+const struct tsc_walk *tsc_move_next(const struct tsocket *ts);
+
 /* A window was lost. */
 void tsc_move_note_lost(struct tsocket *ts, const struct tsc_window *window);
 

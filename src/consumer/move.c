@@ -253,10 +253,14 @@ static int make_token(const struct tsocket *ts, const struct tsi_place *after, c
     return tsi_token_pack(&token, text_out);
 }
 
-/* Where it goes on, whatever it is about to give again before. */
+const struct tsc_walk *tsc_move_next(const struct tsocket *ts)
+{
+    return ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+}
+
 static int token_of_next(const struct tsocket *ts, char text_out[TSOCKET_TOKEN_MAX + 1])
 {
-    const struct tsc_walk *walk = ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+    const struct tsc_walk *walk = tsc_move_next(ts);
 
     return make_token(ts, &walk->from, walk, text_out);
 }

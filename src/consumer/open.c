@@ -385,9 +385,9 @@ int tsocket_position(const struct tsocket *ts, uint64_t *epoch_out, uint64_t *fi
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
     if (epoch_out != NULL)
-        *epoch_out = ts->walk.epoch;
+        *epoch_out = tsc_move_next(ts)->epoch;
     if (first_out != NULL)
-        *first_out = tsc_handle_next_index(ts);
+        *first_out = tsc_handle_index(ts, tsc_move_next(ts));
     return TSOCKET_OK;
 }
 

@@ -266,10 +266,12 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
     const struct tsp_filler *filler = &stream->filler;
 
     welcome->from = consumer->place;
-    if (consumer->state == TSP_PARKED || stream->options.resident) { /* it knows best where it is */
+    if (consumer->hello.resume[0] != '\0' || stream->options.resident) { /* it knows best where it is */
+        bool in_group = consumer->state == TSP_READING && !stream->options.resident;
+
         welcome->epoch = consumer->place.epoch;
         welcome->first = consumer->place.index;
-        welcome->position = welcome->first;
+        welcome->position = in_group ? consumer->released : welcome->first;
     } else if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
         welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;

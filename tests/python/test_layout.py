@@ -36,7 +36,7 @@ def claims():
             yield f"offsetof(struct {name}, {member}) == {getattr(struct, member).offset}"
             yield f"sizeof(((struct {name} *)0)->{member}) == {ctypes.sizeof(kind)}"
     for name in ("FIELDS_MAX", "NDIM_MAX", "NAME_MAX", "TOKEN_MAX", "STAGES_MAX", "CHANNELS_MAX", "OK", "EAGAIN", "EPOCH_END",
-                 "END", "ELAPPED", "EHELD", "ENOTFOUND", "EINTR"):
+                 "END", "ELAPPED", "EHELD", "EREFUSED", "ENOTFOUND", "EINTR"):
         yield f"TSOCKET_{name} == {getattr(_library, name)}"
     for prefix, words in (("LAST", _library.LAST), ("JOIN", _library.JOIN), ("LAG", _library.ON_LAG)):
         for word, number in words.items():

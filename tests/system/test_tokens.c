@@ -236,6 +236,33 @@ static void several_come_back_to_a_new_daemon(void **state)
     rig_close(rig);
 }
 
+/* The next epoch's first sample lies where the token's place is: it still names the epoch before. */
+static void behind_an_epochs_last_batch_its_end_comes_first(void **state)
+{
+    struct rig *rig =
+        rig_open(&(struct rig_options){.epoch_samples = 30, .capacity = 100, .max_batch = 30, .side_rings = 1});
+    struct tsocket *ts = rig_attach(30, NULL), *again;
+    char token[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket_batch batch;
+    uint64_t epoch, first;
+
+    (void)state;
+    rig_expect_batch(ts, 0, 0, 30, &batch);
+    assert_int_equal(tsocket_token(ts, &batch, token), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    rig_expect_epoch_end(ts, 0, 30);
+    rig_expect_batch(ts, 1, 0, 30, &batch);
+    again = go_on(7, token);
+    assert_int_equal(tsocket_position(again, &epoch, &first), TSOCKET_OK);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(first, 30);
+    rig_expect_epoch_end(again, 0, 30);
+    rig_expect_and_release(again, 1, 0, 7);
+    tsocket_close(again);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void a_token_of_another_run_is_refused_and_says_what_differs(void **state)
 {
     struct rig_options options = {.epoch_samples = 100, .capacity = 20, .max_batch = 10};
@@ -322,6 +349,7 @@ int main(void)
         cmocka_unit_test(so_it_is_with_samples_masked),
         cmocka_unit_test(a_run_can_be_forked),
         cmocka_unit_test(several_come_back_to_a_new_daemon),
+        cmocka_unit_test(behind_an_epochs_last_batch_its_end_comes_first),
         cmocka_unit_test(a_token_of_another_run_is_refused_and_says_what_differs),
         cmocka_unit_test(what_a_producer_cannot_make_again_has_no_tokens),
         cmocka_unit_test(a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch),
