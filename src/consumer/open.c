@@ -12,6 +12,7 @@
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 
 /* --- open */
 
@@ -320,6 +321,7 @@ static void say_goodbye(struct tsocket *ts)
 
     tsi_hot_pack(&hot, packet);
     tsi_lifeline_send(ts->link.lifeline, packet, sizeof(packet), NULL, 0);
+    TSI_STEP(GOODBYE_SAID);
 }
 
 void tsocket_close(struct tsocket *ts)

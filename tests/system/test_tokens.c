@@ -301,6 +301,46 @@ static void what_a_producer_cannot_make_again_has_no_tokens(void **state)
     rig_close(rig);
 }
 
+/* It joined late, and what it had missed was being made when the daemon went: the next one goes on with that. */
+static void a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch(void **state)
+{
+    struct rig *rig = rig_with(TSOCKET_BAD_SKIP, 0);
+    char token[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket *first = rig_attach(10, NULL), *late;
+    struct tsocket_batch batch;
+    uint64_t wrap;
+    int rc = TSOCKET_OK;
+
+    (void)state;
+    for (uint64_t index = 0; index < 500; index += 10)
+        rig_expect_and_release(first, 0, index, 10);
+    tsocket_flush(first);
+    late = rig_attach(10, NULL);
+    assert_int_equal(tsocket_position(late, NULL, &wrap), TSOCKET_OK);
+    assert_in_range(wrap, 200, 500);
+    tsocket_close(first);
+    while (rc == TSOCKET_OK && wrap > 0) {
+        rc = tsocket_next(late, PATIENCE_MS, &batch);
+        assert_int_equal(rc, TSOCKET_OK);
+        assert_int_equal(tsocket_token(late, &batch, token), TSOCKET_OK);
+        assert_int_equal(tsocket_release(late, &batch), TSOCKET_OK);
+        if (batch.first == 100)
+            break;
+    }
+    tsocket_close(late);
+    rig_close(rig);
+    rig = rig_with(TSOCKET_BAD_SKIP, 0);
+    late = go_on(10, token);
+    for (uint64_t index = 110; index < wrap; index += 10)
+        rig_expect_and_release(late, 0, index, (uint32_t)(wrap - index < 10 ? wrap - index : 10));
+    rig_expect_epoch_end(late, 0, SAMPLES);
+    for (uint64_t index = 0; index < SAMPLES; index += 10)
+        rig_expect_and_release(late, 1, index, 10);
+    rig_expect_epoch_end(late, 1, SAMPLES);
+    tsocket_close(late);
+    rig_close(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +352,7 @@ int main(void)
         cmocka_unit_test(behind_an_epochs_last_batch_its_end_comes_first),
         cmocka_unit_test(a_token_of_another_run_is_refused_and_says_what_differs),
         cmocka_unit_test(what_a_producer_cannot_make_again_has_no_tokens),
+        cmocka_unit_test(a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
