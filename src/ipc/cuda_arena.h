@@ -19,22 +19,12 @@
 
 #include "arena.h"
 #include "device.h"
+#include "ticket.h"
 
 enum tsi_share {
     TSI_SHARE_AUTO, /* VMM where it works, else IPC */
     TSI_SHARE_VMM,
     TSI_SHARE_IPC,
-};
-
-/* What a consumer must know to map an arena; a peer's numbers, checked where they are used. */
-struct tsi_arena_ticket {
-    enum tsi_arena_kind kind;
-    uint64_t bytes;          /* of the mapping, in whole blocks */
-    struct tsi_cu_uuid uuid; /* of the device */
-    int64_t pid;             /* of the daemon, in its PID namespace: */
-    uint64_t pid_namespace;  /* together they say which process it is */
-    uint64_t address;        /* there */
-    struct tsi_cu_ipc_handle handle;
 };
 
 /*
