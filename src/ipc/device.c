@@ -251,6 +251,27 @@ static int add_item(struct tsi_devices *devices, const char *text, size_t len)
     return TSOCKET_OK;
 }
 
+bool tsi_devices_ok(const char *list)
+{
+    char item[ITEM_LEN];
+
+    if (strcmp(list, "auto") == 0)
+        return true;
+    for (;;) {
+        size_t len = strcspn(list, ",");
+
+        if (len >= sizeof(item))
+            return false;
+        memcpy(item, list, len);
+        item[len] = '\0';
+        if (strcmp(item, "host") != 0 && !tsi_device_name_ok(item))
+            return false;
+        if (list[len] == '\0')
+            return true;
+        list += len + 1;
+    }
+}
+
 /* Whatever a GPU lacks, host memory is there. */
 static void open_auto(struct tsi_devices *devices)
 {

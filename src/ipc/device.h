@@ -77,6 +77,7 @@ struct tsi_devices {
  * `list` is "auto" (the first GPU if it works, else host), or some of "host", "cuda", "cuda:N", "cuda:UUID" with commas
  * between them. Errors as tsi_device_open's; a device that is named twice is TSOCKET_EINVAL.
  */
+bool tsi_devices_ok(const char *list); /* whether it has that form; the devices need not be there */
 int tsi_devices_open(const char *list, struct tsi_devices *devices_out);
 void tsi_devices_close(struct tsi_devices *devices);
 

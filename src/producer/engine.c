@@ -155,6 +155,17 @@ static void on_failed(void *context, int rc, const char *why)
     tsocket_producer_fail(context, rc, why);
 }
 
+/* Where a GPU was wanted: what it came to. */
+static void log_places(const struct tsp_stream *stream)
+{
+    char text[TSP_STORE_TEXT_MAX];
+
+    if (stream->options.device == NULL)
+        return;
+    tsp_store_describe(&stream->store, text);
+    tsi_log('I', "stream %s: its ring is in %s", stream->name, text);
+}
+
 static void record_stream(const struct tsocket_producer *producer, struct tsp_stream *stream)
 {
     const struct tsocket_stream_options *options = &stream->options;
@@ -191,6 +202,7 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
     if (rc != TSOCKET_OK)
         return rc;
     record_stream(producer, producer->streams[number]);
+    log_places(producer->streams[number]);
     producer->streams[number]->open = number > 0 || producer->options.wait_for == 0;
     producer->streams[number]->collect_ns = producer->streams[number]->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
     producer->n_streams++;
