@@ -233,7 +233,8 @@ TSOCKET_API int tsocket_producer_status(struct tsocket_producer *producer, char 
 
 /*
  * Tells the consumers, gives the name back and frees everything. No thread may be inside another call. Batches that
- * consumers still hold stay readable until they release them. NULL is allowed.
+ * consumers still hold stay readable until they release them, with one exception: a consumer in this very process whose
+ * data is shared by CUDA IPC uses this producer's memory, and must be closed before. NULL is allowed.
  */
 TSOCKET_API void tsocket_producer_close(struct tsocket_producer *producer);
 

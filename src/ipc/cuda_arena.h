@@ -10,7 +10,8 @@
  * mapped read-only at all. Both come in whole blocks of 2 MiB or what the driver asks for: a smaller allocation would
  * share its block, and so its neighbours, with every consumer.
  *
- * A consumer in the producer's own process uses the daemon's address: CUDA cannot open its own memory.
+ * A consumer in the producer's own process uses the daemon's address of CUDA_IPC memory, which CUDA does not open
+ * there: then only as long as the producer has it. CUDA_VMM is mapped once more, and lives on like everywhere.
  *
  * When the daemon is gone, an open mapping keeps the memory, and its contents, until it is closed.
  */

@@ -379,16 +379,22 @@ static uint64_t wanted_position(const struct tsp_stream *stream, const struct ts
     return sight.start + MIN(consumer->want_index, sight.len);
 }
 
-/*
- * What must be copied to GPUs without waiting for a full chunk: all, where the epoch is over or the filler stops; else
- * what somebody sleeps for, once that is written.
- */
+/* Nothing more is written for now: the epoch is over, the filler stops, or the ring is full. */
+static bool is_resting(const struct tsp_stream *stream)
+{
+    const struct tsp_filler *filler = &stream->filler;
+
+    return filler->stopped || tsp_filler_decided(filler) ||
+           (filler->head == filler->limit && filler->limit < tsp_store_limit(&stream->store));
+}
+
+/* What must be copied to GPUs without waiting for a full chunk: what somebody sleeps for, once that is written. */
 static uint64_t wanted_below(const struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     const struct tsp_filler *filler = &stream->filler;
     uint64_t wanted = 0;
 
-    if (filler->stopped || tsp_filler_decided(filler))
+    if (is_resting(stream))
         return filler->head;
     for (uint32_t i = 0; i < roster->n && !tsp_store_is_idle(&stream->store); i++) {
         const struct tsp_consumer *consumer = roster->consumers[i];
