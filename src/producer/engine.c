@@ -72,10 +72,21 @@ static int copy_ids(const uint32_t *ids, uint32_t n, uint32_t **copy_out)
     return TSOCKET_OK;
 }
 
+/* Nobody holds the lock: threads that copy may still want it. */
+static void destroy_streams(struct tsocket_producer *producer)
+{
+    while (producer->n_streams > 0) {
+        struct tsp_stream *last;
+
+        pthread_mutex_lock(&producer->lock);
+        last = producer->streams[--producer->n_streams];
+        pthread_mutex_unlock(&producer->lock);
+        tsp_stream_destroy(last);
+    }
+}
+
 static void free_producer(struct tsocket_producer *producer)
 {
-    for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsp_stream_destroy(producer->streams[i]);
     tsp_ledger_close(producer->ledger);
     tsi_runtime_give_back(&producer->runtime);
     free(producer->allow_uids);
@@ -117,6 +128,45 @@ int tsocket_producer_open(const struct tsocket_producer_options *options, struct
     return TSOCKET_OK;
 }
 
+/*
+ * The head may move: at once, from this thread. Sending may have swallowed the sign by which the loop would have seen
+ * that a message has come; then it has to be woken by hand.
+ */
+static void publish(struct tsocket_producer *producer, uint64_t now_ns)
+{
+    tsp_talk_progress(producer, now_ns);
+    if (producer->started && tsi_socket_pending(producer->socket))
+        tsp_loop_wake(producer);
+}
+
+/* A copier's thread: what it has copied may be published. */
+static void on_moved(void *context)
+{
+    struct tsocket_producer *producer = context;
+
+    pthread_mutex_lock(&producer->lock);
+    if (producer->outcome == TSOCKET_OK)
+        publish(producer, tsi_clock_ns());
+    pthread_mutex_unlock(&producer->lock);
+}
+
+/* A copier's thread: the GPU fails. */
+static void on_failed(void *context, int rc, const char *why)
+{
+    tsocket_producer_fail(context, rc, why);
+}
+
+/* Where a GPU was wanted: what it came to. */
+static void log_places(const struct tsp_stream *stream)
+{
+    char text[TSP_STORE_TEXT_MAX];
+
+    if (stream->options.device == NULL)
+        return;
+    tsp_store_describe(&stream->store, text);
+    tsi_log('I', "stream %s: its ring is in %s", stream->name, text);
+}
+
 static void record_stream(const struct tsocket_producer *producer, struct tsp_stream *stream)
 {
     const struct tsocket_stream_options *options = &stream->options;
@@ -136,6 +186,7 @@ static void record_stream(const struct tsocket_producer *producer, struct tsp_st
 int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct tsocket_stream_options *options,
                                 uint32_t *stream_out)
 {
+    const struct tsp_store_watcher watcher = {.moved = on_moved, .failed = on_failed, .context = producer};
     uint32_t number = producer->n_streams;
     int rc;
 
@@ -148,10 +199,11 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
         if (options->name != NULL && strcmp(producer->streams[i]->name, options->name) == 0)
             return tsi_fail(TSOCKET_EINVAL, "there is a stream \"%s\" already", options->name);
     }
-    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &producer->streams[number]);
+    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &watcher, &producer->streams[number]);
     if (rc != TSOCKET_OK)
         return rc;
     record_stream(producer, producer->streams[number]);
+    log_places(producer->streams[number]);
     producer->streams[number]->open = number > 0 || producer->options.wait_for == 0;
     producer->streams[number]->collect_ns = producer->streams[number]->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
     producer->n_streams++;
@@ -219,6 +271,7 @@ void tsocket_producer_close(struct tsocket_producer *producer)
         tell_consumers(producer);
         tsp_loop_close(producer);
     }
+    destroy_streams(producer);
     pthread_mutex_destroy(&producer->lock);
     pthread_cond_destroy(&producer->room);
     pthread_cond_destroy(&producer->ended);
@@ -355,7 +408,7 @@ static int claim_of(struct tsocket_producer *producer, uint32_t number, uint64_t
     TSI_STEP(CLAIMED);
     stream = ring_of(producer, &claim);
     for (uint32_t i = 0; i < stream->layout.n_fields; i++)
-        claim.data[i] = tsi_layout_at(&stream->layout, stream->ring.base, i, claim.position);
+        claim.data[i] = tsp_store_at(&stream->store, i, claim.position);
     *claim_out = claim;
     return TSOCKET_OK;
 }
@@ -365,17 +418,6 @@ int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, st
     return claim_of(producer, ANY_STREAM, tsi_clock_deadline(tsi_clock_ns(), timeout_ms), claim_out);
 }
 
-/*
- * The head may move: at once, from this thread. Sending may have swallowed the sign by which the loop would have seen
- * that a message has come; then it has to be woken by hand.
- */
-static void publish(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    tsp_talk_progress(producer, now_ns);
-    if (producer->started && tsi_socket_pending(producer->socket))
-        tsp_loop_wake(producer);
-}
-
 static void put(struct tsocket_producer *producer, const struct tsocket_claim *claim, enum tsp_slot_state state,
                 const char *kind, char *why)
 {
@@ -383,7 +425,7 @@ static void put(struct tsocket_producer *producer, const struct tsocket_claim *c
     uint64_t now_ns = tsi_clock_ns();
 
     if (state != TSP_SLOT_END)
-        tsi_layout_mirror(&stream->layout, stream->ring.base, claim->position);
+        tsp_store_written(&stream->store, claim->position);
     TSI_STEP(COMMITTED);
     pthread_mutex_lock(&producer->lock);
     producer->claims++;

@@ -81,6 +81,8 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.seed = feed->options->recipe.seed;
     options.first_epoch = feed->first_epoch;
     options.source = feed->options->source;
+    options.device = feed->options->device;
+    options.share = feed->options->share;
     return tsocket_producer_add_stream(producer, &options, NULL);
 }
 

@@ -191,9 +191,19 @@ static void turn_away(int fd, const struct tsi_peer *peer)
     close(fd);
 }
 
+/* Whether a consumer may find data in a GPU here, and should look which ones it sees itself. */
+static bool uses_gpus(const struct tsocket_producer *producer)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        if (producer->streams[i]->store.n_gpus > 0)
+            return true;
+    }
+    return false;
+}
+
 static void welcome_peer(struct tsocket_producer *producer, int fd, const struct tsi_peer *peer, uint64_t now_ns)
 {
-    struct tsi_greeting greeting = {.refused = ""};
+    struct tsi_greeting greeting = {.gpu = uses_gpus(producer)};
     struct tsp_consumer *consumer;
     int rc = TSOCKET_OK;
 

@@ -111,11 +111,14 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, const struct ts
     cJSON *shard;
     uint64_t waited_ns = consumer->waited_ns + (consumer->wants ? now_ns - consumer->want_since_ns : 0);
     struct tsi_welcome place = {.first = 0};
+    char device[TSI_UUID_TEXT_LEN];
 
+    tsp_store_name(&consumer->stream->store, consumer->memory, device);
     tsp_stream_describe_place(consumer->stream, consumer, &place);
     add(json, "id", consumer->id);
     cJSON_AddStringToObject(json, "name", consumer->hello.name);
     add(json, "pid", (uint64_t)consumer->peer.pid);
+    cJSON_AddStringToObject(json, "device", device);
     add(json, "batch", consumer->hello.batch);
     add(json, "hold", consumer->hello.hold);
     shard = cJSON_AddArrayToObject(json, "shard");
@@ -181,6 +184,21 @@ static uint64_t made_again(const struct tsp_stream *stream)
     return made;
 }
 
+static void add_places(cJSON *json, const struct tsp_store *store)
+{
+    cJSON *places = cJSON_AddArrayToObject(json, "places");
+
+    for (unsigned i = 0; i < store->n_places; i++) {
+        char name[TSI_UUID_TEXT_LEN];
+        cJSON *place = cJSON_CreateObject();
+
+        tsp_store_name(store, i, name);
+        cJSON_AddStringToObject(place, "device", name);
+        cJSON_AddStringToObject(place, "kind", tsi_arena_word(store->arenas[i].kind));
+        append(places, place);
+    }
+}
+
 static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
 {
     const struct tsp_filler *filler = &stream->filler;
@@ -201,6 +219,7 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
     add(json, "max_batch", stream->layout.mirror);
     add(json, "sample_bytes", stream->layout.sample_bytes);
     add(json, "ring_bytes", stream->layout.bytes);
+    add_places(json, &stream->store);
     cJSON_AddBoolToObject(json, "resident", stream->options.resident);
     add(json, "side_rings", stream->n_sides);
     add(json, "side_rings_used", tsp_side_used(stream));

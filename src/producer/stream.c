@@ -10,7 +10,6 @@
 #include "../ipc/log.h"
 #include "../ipc/step.h"
 #include "join.h"
-#include "machine.h"
 
 enum {
     BAD_LINES_PER_EPOCH = 20, /* log lines about single samples; the epoch's end sums up */
@@ -23,21 +22,6 @@ enum {
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* --- life */
-
-static int check_memory(const struct tsp_stream *stream)
-{
-    uint64_t available = tsp_machine_memory_bytes();
-
-    if (stream->layout.bytes <= available)
-        return TSOCKET_OK;
-    return tsi_fail(TSOCKET_ENOMEM,
-                    "stream %s: a ring needs %" PRIu64 " bytes (%" PRIu64 " + %" PRIu64 " samples of %" PRIu64
-                    " bytes), %" PRIu64
-                    " are available (free memory, cgroup limit); use a smaller --ring or --max-batch, or fewer "
-                    "--side-rings",
-                    stream->name, stream->layout.bytes, stream->layout.capacity, stream->layout.mirror,
-                    stream->layout.sample_bytes, available);
-}
 
 static int check_length(const struct tsocket_stream_options *options)
 {
@@ -81,16 +65,14 @@ static int check_options(const struct tsocket_stream_options *options)
     return check_length(options);
 }
 
-static int reserve(struct tsp_stream *stream)
+static int reserve(struct tsp_stream *stream, const struct tsp_store_watcher *watcher)
 {
-    int rc = check_memory(stream);
+    int rc = tsp_store_init(&stream->store, &stream->layout, &stream->options, watcher);
 
     if (rc == TSOCKET_OK)
         rc = tsp_filler_init(&stream->filler, stream->layout.capacity);
     if (rc == TSOCKET_OK)
         rc = tsi_arena_create("tsocket-control", tsi_control_bytes(stream->layout.capacity), &stream->page);
-    if (rc == TSOCKET_OK)
-        rc = tsi_arena_create("tsocket-ring", stream->layout.bytes, &stream->ring);
     return rc;
 }
 
@@ -100,7 +82,8 @@ uint64_t tsp_stream_len(const struct tsp_stream *stream, uint64_t removed)
 }
 
 /* A ring with its page, at the start of `epoch`, which is at position `start`. */
-static int create_ring(const struct tsocket_stream_options *options, uint64_t start, struct tsp_stream **ring_out)
+static int create_ring(const struct tsocket_stream_options *options, uint64_t start,
+                       const struct tsp_store_watcher *watcher, struct tsp_stream **ring_out)
 {
     struct tsp_stream *ring = calloc(1, sizeof(*ring));
     int rc;
@@ -109,11 +92,10 @@ static int create_ring(const struct tsocket_stream_options *options, uint64_t st
         return tsi_fail(TSOCKET_ENOMEM, "no memory for a stream");
     ring->options = *options;
     ring->page.fd = -1;
-    ring->ring.fd = -1;
     strcpy(ring->name, options->name);
     rc = tsi_layout_init(options->fields, options->n_fields, options->capacity, options->max_batch, &ring->layout);
     if (rc == TSOCKET_OK)
-        rc = reserve(ring);
+        rc = reserve(ring, watcher);
     if (rc != TSOCKET_OK) {
         tsp_stream_destroy(ring);
         return rc;
@@ -126,16 +108,17 @@ static int create_ring(const struct tsocket_stream_options *options, uint64_t st
     return TSOCKET_OK;
 }
 
-static int add_sides(struct tsp_stream *stream)
+static int add_sides(struct tsp_stream *stream, const struct tsp_store_watcher *watcher)
 {
     struct tsocket_stream_options options = stream->options;
     int rc = TSOCKET_OK;
 
+    options.device = tsp_store_devices(&stream->store, options.device);
     options.capacity = options.side_capacity > 0 ? options.side_capacity : 2 * (uint64_t)options.max_batch;
     while (rc == TSOCKET_OK && stream->n_sides < options.side_rings) {
         struct tsp_stream *side;
 
-        rc = create_ring(&options, SIDE_BASE, &side);
+        rc = create_ring(&options, SIDE_BASE, watcher, &side);
         if (rc != TSOCKET_OK)
             break;
         side->number = stream->number;
@@ -148,7 +131,7 @@ static int add_sides(struct tsp_stream *stream)
 }
 
 int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t number, uint32_t join_grace_ms,
-                      struct tsp_stream **stream_out)
+                      const struct tsp_store_watcher *watcher, struct tsp_stream **stream_out)
 {
     struct tsocket_stream_options options = *given;
     struct tsp_stream *stream;
@@ -161,7 +144,7 @@ int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t numbe
         options.first_epoch = 0;
         options.epochs = 1;
     }
-    rc = create_ring(&options, 0, &stream);
+    rc = create_ring(&options, 0, watcher, &stream);
     if (rc != TSOCKET_OK)
         return rc;
     stream->number = number;
@@ -170,7 +153,7 @@ int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t numbe
     if (options.dataset_id != NULL)
         rc = tsi_origin_make(options.dataset_id, options.recipe_id, options.seed, stream->origin);
     if (rc == TSOCKET_OK)
-        rc = add_sides(stream);
+        rc = add_sides(stream, watcher);
     if (rc == TSOCKET_OK)
         *stream_out = stream;
     else
@@ -184,7 +167,7 @@ void tsp_stream_destroy(struct tsp_stream *stream)
         return;
     for (uint32_t i = 0; i < stream->n_sides; i++)
         tsp_stream_destroy(stream->sides[i]);
-    tsi_arena_close(&stream->ring);
+    tsp_store_fini(&stream->store);
     tsi_arena_close(&stream->page);
     tsp_filler_fini(&stream->filler);
     free(stream);
@@ -213,12 +196,17 @@ uint64_t tsp_stream_epoch_of(const struct tsp_stream *stream, uint64_t position)
     return epoch;
 }
 
-static void publish(struct tsp_stream *stream)
+/* Makes known what is where consumers read. What lies below `wanted` is to be there soon. */
+static void publish(struct tsp_stream *stream, uint64_t wanted)
 {
-    if (!stream->open || stream->filler.head == stream->published)
+    uint64_t done;
+
+    tsp_store_push(&stream->store, stream->filler.head, wanted);
+    done = tsp_store_done(&stream->store);
+    if (!stream->open || done == stream->published)
         return;
-    stream->published = stream->filler.head;
-    tsi_control_publish(stream->control, stream->published);
+    stream->published = done;
+    tsi_control_publish(stream->control, done);
     TSI_STEP(PUBLISHED);
 }
 
@@ -245,6 +233,7 @@ void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place
     tsp_filler_begin(&stream->filler, place->epoch, start, len, place->index);
     if (place->index > 0) /* who begins here must know it */
         note_removed(stream, stream->filler.head - 1, place->removed);
+    tsp_store_restart(&stream->store, stream->filler.head);
     stream->first_epoch = place->epoch;
     stream->bad_in_epoch = 0;
     if (stream->finished)
@@ -252,7 +241,7 @@ void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place
     stream->finished = false;
     if (stream->home == NULL) /* what lies before is nobody's; a side ring's reader may still hold some */
         raise_floor(stream, stream->filler.head);
-    publish(stream);
+    publish(stream, 0);
 }
 
 void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *consumer)
@@ -387,7 +376,48 @@ static enum tsp_slot_state pass_ready(struct tsp_stream *stream)
     return state;
 }
 
-static int advance(struct tsp_stream *stream)
+/* The position at which what a consumer sleeps for has come; UINT64_MAX: it is not known yet. */
+static uint64_t wanted_position(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
+{
+    struct tsi_sight sight;
+
+    if (consumer->want_epoch > stream->filler.epoch)
+        return UINT64_MAX;
+    if (consumer->want_epoch < tsp_stream_oldest_epoch(stream))
+        return 0;
+    sight = tsp_stream_epoch(stream, consumer->want_epoch);
+    return sight.start + MIN(consumer->want_index, sight.len);
+}
+
+/* Nothing more is written for now: the epoch is over, the filler stops, or the ring is full. */
+static bool is_resting(const struct tsp_stream *stream)
+{
+    const struct tsp_filler *filler = &stream->filler;
+
+    return filler->stopped || tsp_filler_decided(filler) ||
+           (filler->head == filler->limit && filler->limit < tsp_store_limit(&stream->store));
+}
+
+/* What must be copied to GPUs without waiting for a full chunk: what somebody sleeps for, once that is written. */
+static uint64_t wanted_below(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_filler *filler = &stream->filler;
+    uint64_t wanted = 0;
+
+    if (is_resting(stream))
+        return filler->head;
+    for (uint32_t i = 0; i < roster->n && !tsp_store_is_idle(&stream->store); i++) {
+        const struct tsp_consumer *consumer = roster->consumers[i];
+
+        if (consumer->ring != stream || !consumer->wants)
+            continue;
+        if (wanted_position(stream, consumer) <= filler->head)
+            wanted = MAX(wanted, wanted_position(stream, consumer));
+    }
+    return wanted;
+}
+
+static int advance(struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     struct tsp_filler *filler = &stream->filler;
     uint64_t before = filler->head;
@@ -403,7 +433,7 @@ static int advance(struct tsp_stream *stream)
                           filler->epoch);
     }
     stream->made += filler->head - before;
-    publish(stream);
+    publish(stream, wanted_below(stream, roster));
     return rc;
 }
 
@@ -416,9 +446,9 @@ static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_ro
     if (stream->options.resident)
         return stream->floor;
     if (slowest != NULL)
-        position = MIN(slowest->released, stream->filler.head); /* it may be ahead, having resumed there */
+        position = MIN(slowest->released, stream->published); /* it may be ahead, having resumed there */
     else if (tsp_roster_count(roster, stream, TSP_JOINING) > 0)
-        position = stream->filler.head; /* nobody wants this epoch any more */
+        position = stream->published; /* nobody wants this epoch any more */
     if (stream->keep_until_ns != 0)
         position = MIN(position, stream->keep_position);
     return MAX(position, stream->floor);
@@ -493,7 +523,7 @@ static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster
     struct tsp_filler *filler = &stream->filler;
     uint64_t capacity = stream->layout.capacity;
 
-    if (!tsp_filler_allow(filler, needed_from(stream, roster) + capacity))
+    if (!tsp_filler_allow(filler, MIN(needed_from(stream, roster) + capacity, tsp_store_limit(&stream->store))))
         return false;
     raise_floor(stream, filler->limit > capacity ? filler->limit - capacity : 0);
     if (stream->options.null)
@@ -509,10 +539,12 @@ int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *rost
 
     if (now_ns >= stream->keep_until_ns)
         stream->keep_until_ns = 0;
-    if (stream->filler.stopped)
+    if (stream->filler.stopped) {
+        publish(stream, wanted_below(stream, roster));
         return TSOCKET_OK;
+    }
     do {
-        rc = advance(stream);
+        rc = advance(stream, roster);
         if (rc != TSOCKET_OK)
             return rc;
         abandon(stream, roster);
@@ -567,16 +599,10 @@ void tsp_stream_drain(struct tsp_stream *stream)
 
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
 {
-    const struct tsp_filler *filler = &stream->filler;
-
     if (!stream->open) /* epochs may have been made, but none is published */
         return false;
-    if ((stream->finished && stream->published == filler->head) || consumer->want_epoch < filler->epoch)
-        return true;
-    if (consumer->want_epoch > filler->epoch || stream->published < filler->start)
-        return false;
-    return stream->published - filler->start >= consumer->want_index ||
-           (tsp_filler_decided(filler) && stream->published == filler->head);
+    return (stream->finished && stream->published == stream->filler.head) ||
+           wanted_position(stream, consumer) <= stream->published;
 }
 
 bool tsp_stream_is_over(const struct tsp_stream *stream)
@@ -599,7 +625,8 @@ struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const s
     bool full = tsp_filler_decided(filler) ? !stream->finished /* as many epochs as there can be */
                                            : filler->next == filler->limit;
 
-    if (filler->out > 0 || !full || stream->options.resident || tsp_stream_held_by_grace(stream, roster))
+    if (filler->out > 0 || !tsp_store_is_idle(&stream->store) || !full || stream->options.resident ||
+        tsp_stream_held_by_grace(stream, roster))
         return NULL;
     return tsp_roster_slowest(roster, stream);
 }

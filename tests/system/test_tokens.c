@@ -40,6 +40,7 @@ static void record_add(struct record *record, int64_t value)
 /* One step; false at the stream's end. */
 static bool step(struct tsocket *ts, struct record *record, char token_out[TSOCKET_TOKEN_MAX + 1])
 {
+    int64_t values[SAMPLES];
     struct tsocket_batch batch;
     int rc = tsocket_next(ts, PATIENCE_MS, &batch);
 
@@ -52,8 +53,9 @@ static bool step(struct tsocket *ts, struct record *record, char token_out[TSOCK
     }
     if (rc != TSOCKET_OK)
         fail_msg("next: %s", tsocket_last_error());
+    rig_read(values, batch.data[0], batch.valid * sizeof(values[0]));
     for (uint32_t i = 0; i < batch.valid; i++)
-        record_add(record, ((const int64_t *)batch.data[0])[i]);
+        record_add(record, values[i]);
     assert_int_equal(tsocket_token(ts, &batch, token_out), TSOCKET_OK);
     assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
     return true;
@@ -105,7 +107,7 @@ static void cut_anywhere(enum tsocket_on_bad on_bad, uint64_t bad_every)
 
     read_all(rig_attach(7, NULL), &whole);
     srand(7);
-    for (int cut = 0; cut < CUTS; cut++) {
+    for (int cut = 0; cut < rig_rounds(CUTS); cut++) {
         int steps = rand() % (EPOCHS * SAMPLES / 7);
         struct tsocket *ts;
 
