@@ -10,6 +10,7 @@
 #include "../ipc/log.h"
 #include "../ipc/step.h"
 #include "join.h"
+#include "side.h"
 
 enum {
     BAD_LINES_PER_EPOCH = 20, /* log lines about single samples; the epoch's end sums up */
@@ -253,14 +254,18 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
                                struct tsi_welcome *welcome)
 {
     const struct tsp_filler *filler = &stream->filler;
+    uint64_t position;
 
     welcome->from = consumer->place;
-    if (consumer->hello.resume[0] != '\0' || stream->options.resident) { /* it knows best where it is */
-        bool in_group = consumer->state == TSP_READING && !stream->options.resident;
-
+    if (consumer->state == TSP_READING && consumer->ring == stream &&
+        tsp_side_find(stream, &consumer->place, &position) && position == consumer->released) {
+        welcome->epoch = consumer->place.epoch; /* in its own words: an epoch's end is not the next one's begin */
+        welcome->first = consumer->place.index;
+        welcome->position = position;
+    } else if (consumer->state == TSP_PARKED || stream->options.resident) { /* it knows best where it is */
         welcome->epoch = consumer->place.epoch;
         welcome->first = consumer->place.index;
-        welcome->position = in_group ? consumer->released : welcome->first;
+        welcome->position = welcome->first;
     } else if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
         welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;
