@@ -151,7 +151,9 @@ int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t numbe
     stream->number = number;
     stream->join_grace_ns = join_grace_ms * TSI_NS_PER_MS;
     tsi_log_quote(options.source != NULL ? options.source : "", stream->source, sizeof(stream->source));
-    if (options.dataset_id != NULL)
+    if (options.recipe != NULL && (stream->recipe = strdup(options.recipe)) == NULL)
+        rc = tsi_fail(TSOCKET_ENOMEM, "no memory for a recipe");
+    if (rc == TSOCKET_OK && options.dataset_id != NULL)
         rc = tsi_origin_make(options.dataset_id, options.recipe_id, options.seed, stream->origin);
     if (rc == TSOCKET_OK)
         rc = add_sides(stream, watcher);
@@ -171,6 +173,7 @@ void tsp_stream_destroy(struct tsp_stream *stream)
     tsp_store_fini(&stream->store);
     tsi_arena_close(&stream->page);
     tsp_filler_fini(&stream->filler);
+    free(stream->recipe);
     free(stream);
 }
 
