@@ -5,7 +5,8 @@
 #
 #     bench/decode.sh [--rounds N] [--files N] [--size PIXELS] [--only NAME[,NAME...]] [--json] FOLDER
 #     bench/decode.sh --scaling [--threads N] [--rounds N] FOLDER            several threads beside one, and tsocketd
-#     bench/decode.sh --pillow [--rounds N] [--files N] FOLDER               the rate of one crop beside Pillow's
+#     bench/decode.sh --plot FILE.svg [--rounds N] [--files N] FOLDER...     the main ones as a picture
+#     bench/decode.sh --pillow [--rounds N] [--files N] FOLDER               the rate beside Pillow's and torchvision's
 #     bench/decode.sh --fidelity [--images N] [--quality exact|fast] FOLDER  the pixels of it beside Pillow's
 #
 # scripts/make_photos.sh DIR full makes the folders that docs/performance.md measures.
@@ -16,6 +17,7 @@ build=${BUILD:-$top/build}
 
 "$top/scripts/build.sh" decode loader tsocketd tsocketctl
 case ${1:-} in
+--plot) shift && exec /usr/bin/python3 "$top/bench/plot_decode.py" "$build/bench/decode" "$@" ;;
 --pillow) shift && exec /usr/bin/python3 "$top/bench/pillow.py" "$build/bench/decode" "$@" ;;
 --scaling) shift && exec /usr/bin/python3 "$top/bench/scaling.py" "$build" "$@" ;;
 --fidelity) shift && exec /usr/bin/python3 "$top/bench/fidelity.py" "$build" "$@" ;;

@@ -29,6 +29,7 @@ enum {
     CHANNELS = 3,
     INPUTS = SIDE * SIDE * CHANNELS,
     CONNECT_TIMEOUT_MS = 10000, /* the daemon may just be starting */
+    RECONNECT_MS = 60000,       /* a daemon that is restarted meanwhile is no reason to lose the work */
     LOOK_UP_MS = 500,           /* how often a waiting trainer looks whether it was interrupted */
 };
 
@@ -253,6 +254,7 @@ static int open_stream(const struct options *o, const char *stream, uint64_t epo
     to.fields = "image,label";
     to.epochs = epochs;
     to.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    to.reconnect_ms = RECONNECT_MS;
     int rc = tsocket_open(stream, o->batch, &to, &ts);
     if (rc != TSOCKET_OK)
         return complain(rc);
@@ -267,7 +269,8 @@ static int open_stream(const struct options *o, const char *stream, uint64_t epo
 
 /*
  * Copies what the model needs out of the batch and gives the batch back at once, so that the daemon can reuse its
- * memory while the model computes. Only after a release that says OK is it certain that what was copied is good.
+ * memory while the model computes. Only after a release that says OK is it certain that what was copied is good;
+ * TSOCKET_ELAPPED: it was not, since this process had stood still for too long, and the batch will come again.
  */
 static int take(struct tsocket *ts, const struct tsocket_batch *batch, const struct input *in, struct mlp *m)
 {
@@ -282,7 +285,7 @@ static int take(struct tsocket *ts, const struct tsocket_batch *batch, const str
         reduce(in, images + i * in->sample_bytes, m->x + (size_t)i * INPUTS);
     }
     int rc = tsocket_release(ts, batch);
-    return rc == TSOCKET_OK ? rc : complain(rc);
+    return rc == TSOCKET_OK || rc == TSOCKET_ELAPPED ? rc : complain(rc);
 }
 
 /* Waits for the next thing to do. An interrupted trainer sees the end of its stream. */
@@ -306,8 +309,13 @@ static int evaluate(const struct options *o, struct mlp *m, struct mlp_tally *ta
     int rc = open_stream(o, o->val, 1, &ts, &input);
     if (rc != TSOCKET_OK)
         return rc;
-    while ((rc = wait_next(ts, &batch)) == TSOCKET_OK && (rc = take(ts, &batch, &input, m)) == TSOCKET_OK)
-        mlp_evaluate(m, batch.valid, tally_out);
+    while ((rc = wait_next(ts, &batch)) == TSOCKET_OK) {
+        rc = take(ts, &batch, &input, m);
+        if (rc == TSOCKET_OK)
+            mlp_evaluate(m, batch.valid, tally_out);
+        else if (rc != TSOCKET_ELAPPED)
+            break;
+    }
     tsocket_close(ts);
     return rc == TSOCKET_EPOCH_END || rc == TSOCKET_END ? TSOCKET_OK : rc;
 }
@@ -356,13 +364,14 @@ static void begin_epoch(struct trainer *t)
     t->epoch_begun_s = now_s();
 }
 
-static int finish_epoch(struct trainer *t, const struct tsocket *ts)
+static int finish_epoch(struct trainer *t, struct tsocket *ts)
 {
     struct tsocket_epoch ended;
     struct mlp_tally val = {0};
     double seconds = now_s() - t->epoch_begun_s;
     tsocket_ended_epoch(ts, &ended);
     if (t->options.val) {
+        tsocket_pause(ts); /* the others need not wait for a validation; without side rings they do */
         int rc = evaluate(&t->options, &t->model, &val);
         if (rc != TSOCKET_OK)
             return rc;
@@ -388,19 +397,19 @@ static int train(struct trainer *t, struct tsocket *ts, const struct input *inpu
             if (rc == TSOCKET_OK) {
                 mlp_train(&t->model, batch.valid, t->options.lr, &t->epoch);
                 sleep_ms(t->options.step_ms);
+            } else if (rc == TSOCKET_ELAPPED) {
+                rc = TSOCKET_OK;
             }
         }
     }
     return rc;
 }
 
-/* One attachment to the stream, for the epochs that are still to be trained. */
-static int attach_and_train(struct trainer *t)
+static int open_and_train(struct trainer *t)
 {
     struct tsocket *ts;
     struct input input;
-    uint64_t epochs = t->options.epochs ? t->options.epochs - t->epochs_done : 0;
-    int rc = open_stream(&t->options, t->options.stream, epochs, &ts, &input);
+    int rc = open_stream(&t->options, t->options.stream, t->options.epochs, &ts, &input);
     if (rc != TSOCKET_OK)
         return rc;
     rc = train(t, ts, &input);
@@ -422,9 +431,7 @@ int main(int argc, char **argv)
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGTERM, &stop, NULL);
     if (mlp_init(&t.model, INPUTS, t.options.classes, t.options.batch, t.options.seed)) {
-        do
-            rc = attach_and_train(&t);
-        while (rc == TSOCKET_ELAPPED); /* evicted for being too slow: go on where the stream is now */
+        rc = open_and_train(&t);
     } else {
         fprintf(stderr, "trainer: not enough memory for batches of %" PRIu32 "\n", t.options.batch);
     }

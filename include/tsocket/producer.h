@@ -156,7 +156,8 @@ TSOCKET_API int tsocket_producer_start(struct tsocket_producer *producer);
 /*
  * The next sample to make, of whichever stream has room, in turn; waits up to `timeout_ms` (-1: without limit).
  * TSOCKET_OK: *claim_out must be given to commit or reject, by any thread. TSOCKET_EAGAIN: no room within the time.
- * TSOCKET_END: nothing will be claimed any more (all epochs made, or stopped): return from the thread.
+ * TSOCKET_END: nothing will be claimed any more (all epochs made, or stopped): return from the thread. While there are
+ * side rings any sample may be asked for again: END comes when wait has answered.
  */
 TSOCKET_API int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms,
                                        struct tsocket_claim *claim_out);

@@ -29,6 +29,7 @@ SONAME = "libtsocket.so.0"
 FIELDS_MAX = 16
 NDIM_MAX = 6
 NAME_MAX = 64
+TOKEN_MAX = 128
 STAGES_MAX = 4
 CHANNELS_MAX = 4
 
@@ -36,12 +37,15 @@ OK = 0
 EAGAIN = -1
 EPOCH_END = -2
 END = -3
+ELAPPED = -4
 EHELD = -5
+EREFUSED = -7
 ENOTFOUND = -8
 EINTR = -11
 
 LAST = {"keep": 0, "drop": 1, "pad": 2}
-JOIN = {"wait": 0, "now": 1}
+JOIN = {"wait": 0, "now": 1, "catch-up": 2}
+ON_LAG = {"park": 0, "skip": 1, "detach": 2}
 ON_BAD_FAIL = 1
 
 
@@ -74,7 +78,8 @@ class Options(ctypes.Structure):
         ("size", ctypes.c_size_t), ("hold", ctypes.c_uint32), ("shard_rank", ctypes.c_uint32),
         ("shard_world", ctypes.c_uint32), ("epochs", ctypes.c_uint64), ("last", ctypes.c_int), ("join", ctypes.c_int),
         ("fields", ctypes.c_char_p), ("consumer_name", ctypes.c_char_p), ("device", ctypes.c_char_p),
-        ("resume", ctypes.c_char_p), ("connect_timeout_ms", ctypes.c_int)]
+        ("resume", ctypes.c_char_p), ("connect_timeout_ms", ctypes.c_int), ("reconnect_ms", ctypes.c_int),
+        ("on_lag", ctypes.c_int), ("max_lag", ctypes.c_uint64)]
 
 
 class Field(ctypes.Structure):
@@ -92,7 +97,8 @@ class Info(ctypes.Structure):
         ("daemon", ctypes.c_char * (NAME_MAX + 1)), ("stream", ctypes.c_char * (NAME_MAX + 1)),
         ("n_fields", ctypes.c_uint32), ("fields", Field * FIELDS_MAX), ("batch_size", ctypes.c_uint32),
         ("epoch_samples", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
-        ("position", ctypes.c_uint64), ("first", ctypes.c_uint64), ("capacity", ctypes.c_uint64)]
+        ("position", ctypes.c_uint64), ("first", ctypes.c_uint64), ("capacity", ctypes.c_uint64),
+        ("resident", ctypes.c_bool), ("catch_up", ctypes.c_bool)]
 
 
 class Batch(ctypes.Structure):
@@ -101,14 +107,14 @@ class Batch(ctypes.Structure):
     _fields_ = [
         ("epoch", ctypes.c_uint64), ("own_epoch", ctypes.c_uint64), ("first", ctypes.c_uint64),
         ("position", ctypes.c_uint64), ("count", ctypes.c_uint32), ("valid", ctypes.c_uint32),
-        ("data", ctypes.c_void_p * FIELDS_MAX), ("id", ctypes.c_uint64)]
+        ("skipped", ctypes.c_uint64), ("data", ctypes.c_void_p * FIELDS_MAX), ("id", ctypes.c_uint64)]
 
 
 class Epoch(ctypes.Structure):
     """struct tsocket_epoch"""
 
     _fields_ = [("epoch", ctypes.c_uint64), ("own_epoch", ctypes.c_uint64), ("samples", ctypes.c_uint64),
-                ("received", ctypes.c_uint64)]
+                ("received", ctypes.c_uint64), ("skipped", ctypes.c_uint64)]
 
 
 class Conversion(ctypes.Structure):
@@ -124,8 +130,8 @@ class Claim(ctypes.Structure):
 
     _fields_ = [
         ("stream", ctypes.c_uint32), ("epoch", ctypes.c_uint64), ("ordinal", ctypes.c_uint64),
-        ("position", ctypes.c_uint64), ("data", ctypes.c_void_p * FIELDS_MAX), ("stage_ns", ctypes.c_uint64 * STAGES_MAX),
-        ("begun_ns", ctypes.c_uint64)]
+        ("position", ctypes.c_uint64), ("ring", ctypes.c_uint32), ("data", ctypes.c_void_p * FIELDS_MAX),
+        ("stage_ns", ctypes.c_uint64 * STAGES_MAX), ("begun_ns", ctypes.c_uint64)]
 
 
 class ProducerOptions(ctypes.Structure):
@@ -133,7 +139,8 @@ class ProducerOptions(ctypes.Structure):
 
     _fields_ = [
         ("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("wait_for", ctypes.c_uint32),
-        ("join_grace_ms", ctypes.c_uint32), ("exit_when_idle", ctypes.c_bool),
+        ("join_grace_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32), ("side_share", ctypes.c_uint32),
+        ("max_crashes", ctypes.c_uint32), ("exit_when_idle", ctypes.c_bool), ("ledger", ctypes.c_char_p),
         ("stage_names", ctypes.c_char_p * STAGES_MAX), ("allow_uids", ctypes.POINTER(ctypes.c_uint32)),
         ("n_allow_uids", ctypes.c_uint32), ("allow_gids", ctypes.POINTER(ctypes.c_uint32)),
         ("n_allow_gids", ctypes.c_uint32)]
@@ -146,7 +153,17 @@ class StreamOptions(ctypes.Structure):
         ("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("fields", ctypes.POINTER(Field)),
         ("n_fields", ctypes.c_uint32), ("epoch_samples", ctypes.c_uint64), ("epochs", ctypes.c_uint64),
         ("capacity", ctypes.c_uint64), ("max_batch", ctypes.c_uint32), ("on_bad", ctypes.c_int),
-        ("max_bad", ctypes.c_uint64), ("null", ctypes.c_bool), ("source", ctypes.c_char_p)]
+        ("max_bad", ctypes.c_uint64), ("null", ctypes.c_bool), ("resident", ctypes.c_bool),
+        ("first_epoch", ctypes.c_uint64), ("dataset_id", ctypes.c_char_p), ("recipe_id", ctypes.c_char_p),
+        ("seed", ctypes.c_uint64), ("side_rings", ctypes.c_uint32), ("side_capacity", ctypes.c_uint64),
+        ("source", ctypes.c_char_p)]
+
+
+# By the name of the C struct: what tests/python/test_layout.py compares with the headers.
+STRUCTS = {f"tsocket_{name}": struct for name, struct in (
+    ("options", Options), ("field", Field), ("info", Info), ("batch", Batch), ("epoch", Epoch),
+    ("conversion", Conversion), ("claim", Claim), ("producer_options", ProducerOptions),
+    ("stream_options", StreamOptions))}
 
 
 def _declare(library: ctypes.CDLL) -> None:
@@ -170,6 +187,9 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_flush", integer, handle)
     call("tsocket_position", integer, handle, out(ctypes.c_uint64), out(ctypes.c_uint64))
     call("tsocket_ended_epoch", integer, handle, out(Epoch))
+    call("tsocket_token", integer, handle, out(Batch), text)
+    call("tsocket_pause", integer, handle)
+    call("tsocket_resume", integer, handle)
     call("tsocket_close", None, handle)
     call("tsocket_conversion_init", None, out(Conversion))
     call("tsocket_convert", integer, out(Conversion), handle, ctypes.c_uint64, ctypes.c_uint64, handle)

@@ -11,6 +11,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
+#include "../ipc/step.h"
 #include "places.h"
 
 enum {
@@ -121,11 +122,13 @@ static int link_open(const char *daemon, const struct tsi_hello *hello, int conn
     if (rc == TSOCKET_OK && strcmp(hello->type, "HELLO") == 0)
         rc = tsc_places_list(hello->device, greeting.gpu, mine.device);
     if (rc == TSOCKET_OK) {
+        TSI_STEP(GREETING_HEARD);
         memcpy(link.token, greeting.token, sizeof(link.token));
         rc = tsi_socket_connect(greeting.socket, &link.socket);
     }
     if (rc == TSOCKET_OK)
         rc = tsc_link_say(&link, &mine);
+    TSI_STEP(HELLO_SENT);
     if (rc == TSOCKET_OK)
         *link_out = link;
     else
@@ -219,9 +222,11 @@ int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_ti
         return rc;
     deadline_ns = tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS);
     rc = wait_for_message(&attachment.link, deadline_ns, &reply);
+    TSI_STEP(WELCOME_HEARD);
     if (rc == TSOCKET_OK)
         rc = accept_welcome(&reply, &attachment);
     reply_fini(&reply);
+    TSI_STEP(MAPPED);
     if (rc == TSOCKET_OK)
         *attachment_out = attachment;
     else

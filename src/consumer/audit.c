@@ -206,26 +206,40 @@ static struct tsc_reading *find_before(const struct tsc_audit *audit, const stru
     return best;
 }
 
+/* At the end of a second lap is at the start of the next epoch. (At the end of a first one the second is to come.) */
+static struct tsi_record settle(const struct tsi_record *place)
+{
+    struct tsi_record settled = *place;
+
+    if (place->b >= place->c) {
+        settled.a++;
+        settled.b = 0;
+        settled.c = TSC_TO_THE_END;
+    }
+    return settled;
+}
+
 static void hear_place(struct tsc_audit *audit, const struct tsi_record *record)
 {
     struct tsc_reading *reading = reading_of(audit, record->consumer);
 
     if (reading == NULL)
         return;
+    const struct tsi_record place = settle(record);
     if (!reading->placed && reading->resumed) {
-        struct tsc_reading *before = find_before(audit, reading, record);
+        struct tsc_reading *before = find_before(audit, reading, &place);
 
         if (before != NULL) {
             remove_consumer(audit, reading->who);
             reading->who = before->who;
             reading->who->attachments++;
             reading->who->state = "attached";
-            tsc_reading_continue(reading, before, record->a, record->b, &audit->findings);
+            tsc_reading_continue(reading, before, place.a, place.b, &audit->findings);
         } else {
             reading->vouched = true;
         }
     }
-    tsc_reading_place(reading, record->a, record->b, record->c, &audit->findings);
+    tsc_reading_place(reading, place.a, place.b, place.c, &audit->findings);
 }
 
 /* Moves it to those that have ended. */

@@ -15,6 +15,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
+#include "../ipc/step.h"
 
 enum {
     LOOK_MS = 1,
@@ -88,8 +89,13 @@ void tsc_handle_tell_release(struct tsocket *ts, bool urgent)
         ts->released = position;
         ts->release_due = true;
     }
-    if (ts->release_due && tsc_handle_send(ts, TSI_RELEASE, ts->released, ts->received_all) != TSOCKET_EAGAIN)
-        ts->release_due = false;
+    if (!ts->release_due)
+        return;
+    TSI_STEP(RELEASED);
+    if (tsc_handle_send(ts, TSI_RELEASE, ts->released, ts->received_all) == TSOCKET_EAGAIN)
+        return;
+    ts->release_due = false;
+    TSI_STEP(RELEASE_TOLD);
 }
 
 /* --- handing out */
@@ -158,6 +164,7 @@ static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struc
         ts->n_lost--;
         memmove(&ts->lost[0], &ts->lost[1], ts->n_lost * sizeof(ts->lost[0]));
     }
+    TSI_STEP(GIVEN);
     return TSOCKET_OK;
 }
 
@@ -382,8 +389,10 @@ static bool ask(struct tsocket *ts)
         index = ts->walk.until;
     if (ts->asked_epoch == epoch && ts->asked_index == index)
         return true;
+    TSI_STEP(WANT_DUE);
     if (tsc_handle_send(ts, TSI_WANT, epoch, index) != TSOCKET_OK)
         return false;
+    TSI_STEP(WANT_SENT);
     ts->asked_epoch = epoch;
     ts->asked_index = index;
     return true;

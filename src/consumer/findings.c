@@ -63,7 +63,7 @@ void tsc_finding_text(const struct tsc_finding *finding, char *out, size_t len)
         snprintf(out, len, "epoch %llu: it was moved past samples %llu to %llu", epoch, from, to);
         break;
     case TSC_BEYOND:
-        snprintf(out, len, "epoch %llu: it released up to sample %llu, its place ended at %llu", epoch, from, to);
+        snprintf(out, len, "epoch %llu: it released up to sample %llu, the epoch ended at %llu", epoch, from, to);
         break;
     case TSC_NO_LENGTH:
         snprintf(out, len, "epoch %llu was completed, but its length is not recorded", epoch);

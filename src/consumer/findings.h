@@ -14,7 +14,7 @@ enum tsc_what {
     TSC_MISSING,     /* [from, to) of an epoch that was completed was never released */
     TSC_TWICE,       /* [from, to) was released twice */
     TSC_SKIPPED,     /* it was moved past [from, to) */
-    TSC_BEYOND,      /* it released up to `from`, where its place ends at `to` */
+    TSC_BEYOND,      /* it released up to `from`, where the epoch ends at `to` */
     TSC_NO_LENGTH,   /* the epoch's length is not recorded */
     TSC_TWO_LENGTHS, /* the epoch has the lengths `from` and `to` */
     TSC_SCATTERED,   /* so many pieces that they were not followed */

@@ -73,7 +73,8 @@ struct tsocket {
     uint64_t asked_epoch; /* the WANT that waits for its answer, */
     uint64_t asked_index; /* or 0 */
     bool must_ask;        /* what is to be read next is not known to be in the ring */
-    bool asked_place;     /* the PLACE that waits for its answer */
+    bool asked_place;     /* a PLACE waits for its answer, */
+    uint32_t question;    /* the one of this number */
     bool paused;
     bool gone;        /* the lifeline has ended, */
     uint64_t gone_ns; /* seen then; 0: not */
@@ -125,6 +126,9 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len);
 
 /* Goes on at another place, as soon as the daemon has said where that is. */
 void tsc_move_to(struct tsocket *ts, const struct tsc_walk *walk);
+
+/* Where the next window is: the first of those that were lost, or where it goes on. */
+const struct tsc_walk *tsc_move_next(const struct tsocket *ts);
 
 /* A window was lost. */
 void tsc_move_note_lost(struct tsocket *ts, const struct tsc_window *window);

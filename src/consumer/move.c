@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A consumer that reads elsewhere: see src/producer/side.h for the other side of it. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "handle.h"
 
 /* --- asking where to read */
@@ -19,7 +21,7 @@ bool tsc_move_is_due(const struct tsocket *ts)
 
 static int say_place(struct tsocket *ts, const char *type)
 {
-    struct tsi_hello message = {.place = ts->walk.from};
+    struct tsi_hello message = {.place = ts->walk.from, .question = ++ts->question};
 
     strcpy(message.type, type);
     return tsc_link_say(&ts->link, &message);
@@ -27,8 +29,11 @@ static int say_place(struct tsocket *ts, const char *type)
 
 bool tsc_move_ask(struct tsocket *ts)
 {
-    if (!ts->asked_place)
-        ts->asked_place = say_place(ts, "PLACE") == TSOCKET_OK;
+    if (ts->asked_place)
+        return true;
+    TSI_STEP(PLACE_DUE);
+    ts->asked_place = say_place(ts, "PLACE") == TSOCKET_OK;
+    TSI_STEP(PLACE_SAID);
     return ts->asked_place;
 }
 
@@ -69,8 +74,11 @@ static void read_from(struct tsocket *ts, struct tsc_ring *ring)
     ts->save_up = tsc_handle_save_up(ts);
 }
 
+/* Not while an answer is on its way, which may name any of them. */
 void tsc_move_leave_unused(struct tsocket *ts)
 {
+    if (ts->asked_place)
+        return;
     for (struct tsc_ring **at = &ts->rings; *at != NULL;) {
         struct tsc_ring *ring = *at;
         struct tsi_hot hot = {.kind = TSI_LEFT, .ring = ring->name};
@@ -83,6 +91,7 @@ void tsc_move_leave_unused(struct tsocket *ts)
             continue;
         }
         *at = ring->next;
+        TSI_STEP(RING_LEFT);
         tsc_ring_close(ring);
     }
 }
@@ -112,6 +121,14 @@ static int take_ring(struct tsocket *ts, const struct tsi_move *move, struct tsc
     return TSOCKET_OK;
 }
 
+/* It cannot read on, now or later: what was sent is not sent again. */
+static int give_up(struct tsocket *ts, int rc, const char *reason)
+{
+    ts->refused = rc;
+    snprintf(ts->reason, sizeof(ts->reason), "%s", reason);
+    return tsi_fail(rc, "%s", ts->reason);
+}
+
 int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
 {
     struct tsc_ring *ring;
@@ -120,16 +137,18 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
 
     if (rc != TSOCKET_OK)
         return rc;
-    if (move.refused != TSOCKET_OK) {
-        ts->refused = move.refused;
-        memcpy(ts->reason, move.reason, sizeof(ts->reason));
-        return tsi_fail(ts->refused, "%s", ts->reason);
-    }
-    ring = find_ring(ts, move.ring);
-    if (ring == NULL)
+    if (move.refused != TSOCKET_OK)
+        return give_up(ts, move.refused, move.reason);
+    TSI_STEP(MOVE_HEARD);
+    if (move.memory)
         rc = take_ring(ts, &move, &ring);
     if (rc != TSOCKET_OK)
-        return rc;
+        return give_up(ts, rc, tsocket_last_error());
+    if (!ts->asked_place || move.question != ts->question) /* it has asked for another place since, or has paused */
+        return TSOCKET_OK;
+    ring = find_ring(ts, move.ring);
+    if (ring == NULL)
+        return give_up(ts, TSOCKET_EPROTOCOL, "the daemon names a ring that it has not sent");
     if (ring != ts->ring)
         read_from(ts, ring);
     ts->max_lag = move.max_lag;
@@ -193,8 +212,10 @@ int tsocket_pause(struct tsocket *ts)
     rc = check_free(ts, "tsocket_pause");
     if (rc == TSOCKET_OK && tsi_lifeline_hung_up(ts->link.lifeline))
         rc = tsi_fail(TSOCKET_GONE, "tsocket_pause: the daemon %s is gone", ts->welcome.daemon);
-    if (rc == TSOCKET_OK)
+    if (rc == TSOCKET_OK) {
+        tsc_handle_tell_release(ts, true);
         rc = say_place(ts, "PAUSE");
+    }
     if (rc != TSOCKET_OK)
         return rc;
     ts->paused = true;
@@ -243,10 +264,14 @@ static int make_token(const struct tsocket *ts, const struct tsi_place *after, c
     return tsi_token_pack(&token, text_out);
 }
 
-/* Where it goes on, whatever it is about to give again before. */
+const struct tsc_walk *tsc_move_next(const struct tsocket *ts)
+{
+    return ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+}
+
 static int token_of_next(const struct tsocket *ts, char text_out[TSOCKET_TOKEN_MAX + 1])
 {
-    const struct tsc_walk *walk = ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+    const struct tsc_walk *walk = tsc_move_next(ts);
 
     return make_token(ts, &walk->from, walk, text_out);
 }
@@ -359,6 +384,7 @@ int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
     tsc_move_unmap_unused(ts);
     rc = gone(ts);
 
+    TSI_STEP(GONE_NOTICED);
     if (ts->reconnect_ms == 0 || ts->welcome.origin[0] == '\0' || tsi_control_state(ts->ring->control) == TSI_FINISHED)
         return rc;
     if (ts->gone_ns == 0) {
@@ -369,8 +395,10 @@ int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
     if (deadline_ns > give_up_ns)
         deadline_ns = give_up_ns;
     rc = attach_again(ts, tsi_clock_left_ms(now_ns, deadline_ns), &attachment);
-    if (rc == TSOCKET_OK)
+    if (rc == TSOCKET_OK) {
+        TSI_STEP(CAME_BACK);
         return adopt(ts, &attachment);
+    }
     if (rc == TSOCKET_EINTR || (rc != TSOCKET_ENOTFOUND && rc != TSOCKET_GONE))
         return rc;
     if (tsi_clock_ns() >= give_up_ns)

@@ -10,6 +10,7 @@
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "places.h"
 
 /* --- open */
@@ -317,6 +318,7 @@ static void say_goodbye(struct tsocket *ts)
 
     tsi_hot_pack(&hot, packet);
     tsi_lifeline_send(ts->link.lifeline, packet, sizeof(packet), NULL, 0);
+    TSI_STEP(GOODBYE_SAID);
 }
 
 void tsocket_close(struct tsocket *ts)
@@ -414,9 +416,9 @@ int tsocket_position(const struct tsocket *ts, uint64_t *epoch_out, uint64_t *fi
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
     if (epoch_out != NULL)
-        *epoch_out = ts->walk.epoch;
+        *epoch_out = tsc_move_next(ts)->epoch;
     if (first_out != NULL)
-        *first_out = tsc_handle_next_index(ts);
+        *first_out = tsc_handle_index(ts, tsc_move_next(ts));
     return TSOCKET_OK;
 }
 

@@ -256,6 +256,25 @@ static void first_place(struct tsc_reading *reading, const struct tsc_stretch *s
     }
 }
 
+/* Whether something of the epoch that it reads has not been passed. */
+static bool is_missing(const struct tsc_reading *reading)
+{
+    uint64_t len = tsc_stream_length(reading->stream, tsc_reading_epoch(reading));
+    struct tsc_span gap = tsc_spans_missing(&reading->passed, reading->late, len);
+
+    return gap.from < gap.to;
+}
+
+/* It has had all of that epoch, and nothing of the next: it stands between the two. */
+static bool is_through(const struct tsc_reading *reading, uint64_t epoch)
+{
+    const struct tsc_stretch *front = &reading->stretches[0];
+
+    if (front->epoch == epoch + 1)
+        return front->pos == 0;
+    return front->epoch == epoch && !reading->vouched && !is_missing(reading);
+}
+
 void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t index, uint64_t until,
                        struct tsc_findings *findings)
 {
@@ -272,38 +291,47 @@ void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t ind
             return;
         }
     }
+    if (epoch == reading->stretches[reading->n_stretches - 1].epoch + 1 && until == TSC_TO_THE_END)
+        return; /* it comes to it anyway; what lies before it may be released yet */
+    if (is_through(reading, epoch)) {
+        reading->stands = true;
+        reading->stand = (struct tsc_length){epoch, index};
+        return;
+    }
     if (epoch == front->epoch && index < front->pos && until > front->begin)
         *front = stretch; /* back to what it had released */
+    else if (epoch == front->epoch && index > 0 && until <= front->begin)
+        return; /* a ring is made from a little before its first window on: a second lap begins at 0 */
     else if (epoch < front->epoch || reading->n_stretches == TSC_STRETCHES_MAX)
         find(reading, findings, TSC_SCATTERED, epoch, 0, 0);
     else
         reading->stretches[reading->n_stretches++] = stretch;
 }
 
+/* Whether a later stretch of the epoch begins before that index. */
 static bool comes_later(const struct tsc_reading *reading, uint64_t epoch, uint64_t index)
 {
     for (uint32_t i = 1; i < reading->n_stretches; i++) {
-        const struct tsc_stretch *stretch = &reading->stretches[i];
-
-        if (is_within(stretch, epoch, index) || (stretch->epoch == epoch && index == stretch->until))
+        if (reading->stretches[i].epoch == epoch && index > reading->stretches[i].pos)
             return true;
     }
     return false;
 }
 
-/* Within the epoch that it reads. */
+/*
+ * Within the epoch that it reads. Who leaves a side ring gives back what was made there beyond its place as well: a
+ * release behind the end of a place is of all of it.
+ */
 static bool release_here(struct tsc_reading *reading, uint64_t index, struct tsc_findings *findings)
 {
     const struct tsc_stretch *front = &reading->stretches[0];
 
-    if (index >= front->pos && index <= front->until) {
+    if (index > front->pos && index <= front->until)
         pass(reading, index, findings);
-        return true;
-    }
-    if (comes_later(reading, front->epoch, index))
+    else if (comes_later(reading, front->epoch, index))
         return false;
-    if (index > front->until)
-        find(reading, findings, TSC_BEYOND, front->epoch, index, front->until);
+    else if (index > front->until)
+        pass(reading, front->until, findings);
     return true; /* or it is old news */
 }
 
@@ -313,6 +341,13 @@ void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t 
 
     if (!reading->placed) {
         stray(reading, findings);
+        return;
+    }
+    if (reading->stands && epoch == reading->stand.epoch && index > reading->stand.len &&
+        index < tsc_stream_length(reading->stream, epoch))
+        find(reading, findings, TSC_TWICE, epoch, reading->stand.len, index);
+    if (epoch == front->epoch + 1 && index == 0 && end_of(reading, front) != TSC_TO_THE_END) {
+        pass(reading, end_of(reading, front), findings); /* it may have to go on in this epoch before the next */
         return;
     }
     while (epoch >= front->epoch) {
@@ -453,7 +488,9 @@ void tsc_reading_end(struct tsc_reading *reading, struct tsc_findings *findings)
         if (stretch->epoch == reading->stretches[0].epoch && stretch->pos < end_of(reading, stretch))
             return;
     }
-    while (reading->stretches[0].pos > 0 && end_of(reading, &reading->stretches[0]) == reading->stretches[0].pos)
+    if (!reading->vouched && is_missing(reading))
+        return; /* it had not been told yet where the rest is */
+    while (reading->stretches[0].pos > 0 && end_of(reading, &reading->stretches[0]) <= reading->stretches[0].pos)
         finish_stretch(reading, findings);
 }
 

@@ -237,13 +237,24 @@ static void ring_row(const cJSON *stream, FILE *out)
         (unsigned long long)whole(stream, "max_batch"));
 }
 
+static void side_row(const cJSON *stream, FILE *out)
+{
+    char memory[NUMBER], again[NUMBER];
+
+    if (whole(stream, "side_rings") > 0)
+        row(out, "  side rings: %llu of %llu in use, %s each   made again for them %s",
+            (unsigned long long)whole(stream, "side_rings_used"), (unsigned long long)whole(stream, "side_rings"),
+            bytes(whole(stream, "side_ring_bytes"), memory), grouped(whole(stream, "made_again"), again));
+}
+
 static void counts_row(const cJSON *stream, FILE *out)
 {
     char made_text[NUMBER], delivered_text[NUMBER], saved_text[NUMBER], holder[TEXT];
     uint64_t made = whole(stream, "made"), delivered = whole(stream, "delivered");
+    uint64_t all = made + whole(stream, "made_again");
 
     row(out, "  made %s   delivered %s   decodes saved %s   held back by %s", grouped(made, made_text),
-        grouped(delivered, delivered_text), grouped(delivered > made ? delivered - made : 0, saved_text),
+        grouped(delivered, delivered_text), grouped(delivered > all ? delivered - all : 0, saved_text),
         tsc_table_text(stream, "held_back_by", holder, sizeof(holder)));
 }
 
@@ -280,23 +291,42 @@ static void shard_text(const cJSON *consumer, char out[NUMBER])
         snprintf(out, NUMBER, "-");
 }
 
+/* Who reads a ring of its own says so. */
+static const char *consumer_state(const cJSON *consumer, char *text, size_t len)
+{
+    if (strcmp(tsc_table_text(consumer, "ring", text, len), "side") == 0)
+        return "on side";
+    return tsc_table_text(consumer, "state", text, len);
+}
+
+static void parked_row(const cJSON *consumer, FILE *out)
+{
+    char why[TEXT];
+
+    if (strcmp(tsc_table_text(consumer, "state", why, sizeof(why)), "parked") == 0)
+        row(out, "    parked: %s, for %.1f s; parked %llu times so far",
+            tsc_table_text(consumer, "parked_for", why, sizeof(why)), tsc_table_number(consumer, "parked_s"),
+            (unsigned long long)whole(consumer, "parked"));
+}
+
 static void consumer_row(const cJSON *consumer, FILE *out)
 {
-    char name[19], state[9], shard[NUMBER], lag[NUMBER], speed[NUMBER], position[NUMBER];
+    char name[19], state[9], shard[NUMBER], lag[NUMBER], speed[NUMBER], sample[NUMBER];
 
     shard_text(consumer, shard);
-    row(out, "  %-18s %8llu %6llu %4llu %5s %-8s %6llu %11s %7s %7s %7.1fs",
+    row(out, "  %-18s %8llu %6llu %5s %-8s %5llu %10s %7s %7s %6.1fs %6.1fs",
         tsc_table_text(consumer, "name", name, sizeof(name)), (unsigned long long)whole(consumer, "pid"),
-        (unsigned long long)whole(consumer, "batch"), (unsigned long long)whole(consumer, "hold"), shard,
-        tsc_table_text(consumer, "state", state, sizeof(state)), (unsigned long long)whole(consumer, "epoch"),
-        grouped(whole(consumer, "position"), position), grouped(whole(consumer, "lag"), lag), rate(consumer, speed),
-        tsc_table_number(consumer, "waited_s"));
+        (unsigned long long)whole(consumer, "batch"), shard, consumer_state(consumer, state, sizeof(state)),
+        (unsigned long long)whole(consumer, "epoch"), grouped(whole(consumer, "first"), sample),
+        grouped(whole(consumer, "lag"), lag), rate(consumer, speed), tsc_table_number(consumer, "waited_s"),
+        tsc_table_number(consumer, "slack_s"));
+    parked_row(consumer, out);
 }
 
 static void consumer_heading(FILE *out)
 {
-    row(out, "  %-18s %8s %6s %4s %5s %-8s %6s %11s %7s %7s %8s", "CONSUMER", "PID", "BATCH", "HOLD", "SHARD", "STATE",
-        "EPOCH", "POSITION", "LAG", "PER S", "WAITED");
+    row(out, "  %-18s %8s %6s %4s %5s %-8s %6s %10s %7s %7s %7s %7s", "CONSUMER", "PID", "BATCH", "HOLD", "SHARD",
+        "STATE", "EPOCH", "SAMPLE", "LAG", "PER S", "WAITED", "SLACK");
 }
 
 static void stream_rows(const cJSON *stream, FILE *out)
@@ -309,6 +339,7 @@ static void stream_rows(const cJSON *stream, FILE *out)
         tsc_table_text(stream, "source", source, sizeof(source)));
     epoch_row(stream, out);
     ring_row(stream, out);
+    side_row(stream, out);
     counts_row(stream, out);
     bad_row(stream, out);
     if (cJSON_GetArraySize(consumers) == 0)

@@ -212,12 +212,13 @@ static bool has_place(const struct tsi_hello *hello)
     return is(hello, "PLACE") || is(hello, "PAUSE");
 }
 
-static char *pack_place(cJSON *json, const struct tsi_place *place)
+static char *pack_place(cJSON *json, const struct tsi_place *place, uint32_t question)
 {
     add_number(json, "epoch", place->epoch);
     add_number(json, "index", place->index);
     add_number(json, "removed", place->removed);
-    return print_and_delete(json, 5);
+    add_number(json, "question", question);
+    return print_and_delete(json, 6);
 }
 
 static char *pack_setting(cJSON *json, const struct tsi_hello *hello)
@@ -235,7 +236,7 @@ char *tsi_hello_pack(const struct tsi_hello *hello)
     cJSON_AddStringToObject(json, "type", hello->type);
     cJSON_AddStringToObject(json, "token", hello->token);
     if (has_place(hello))
-        return pack_place(json, &hello->place);
+        return pack_place(json, &hello->place, hello->question);
     if (is(hello, "SET"))
         return pack_setting(json, hello);
     if (!is(hello, "HELLO"))
@@ -300,7 +301,7 @@ static int get_hello_body(const cJSON *json, struct tsi_hello *hello)
     return rc;
 }
 
-static int get_place(const cJSON *json, struct tsi_place *place)
+static int get_place(const cJSON *json, struct tsi_place *place, uint32_t *question)
 {
     int rc = get_number(json, "epoch", 0, TSI_NUMBER_MAX, &place->epoch);
 
@@ -308,6 +309,8 @@ static int get_place(const cJSON *json, struct tsi_place *place)
         rc = get_number(json, "index", 0, TSI_NUMBER_MAX, &place->index);
     if (rc == TSOCKET_OK)
         rc = get_number(json, "removed", 0, TSI_NUMBER_MAX, &place->removed);
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "question", 0, UINT32_MAX, question);
     return rc;
 }
 
@@ -338,7 +341,7 @@ int tsi_hello_unpack(const char *text, size_t len, struct tsi_hello *hello_out)
     if (rc == TSOCKET_OK && is(&hello, "HELLO"))
         rc = get_hello_body(json, &hello);
     else if (rc == TSOCKET_OK && has_place(&hello))
-        rc = get_place(json, &hello.place);
+        rc = get_place(json, &hello.place, &hello.question);
     else if (rc == TSOCKET_OK && is(&hello, "SET"))
         rc = get_setting(json, &hello);
     cJSON_Delete(json);
@@ -564,11 +567,30 @@ char *tsi_move_pack(const struct tsi_move *move)
     cJSON_AddStringToObject(json, "type", move->refused != TSOCKET_OK ? "REFUSED" : "MOVE");
     if (move->refused != TSOCKET_OK)
         return pack_refusal(json, move->refused, move->reason);
+    add_number(json, "question", move->question);
     add_number(json, "ring", move->ring);
+    add_number(json, "memory", move->memory);
     add_number(json, "capacity", move->capacity);
     add_number(json, "max_lag", move->max_lag);
     cJSON_AddStringToObject(json, "arena", move->arena);
-    return print_and_delete(json, 5);
+    return print_and_delete(json, 7);
+}
+
+static int get_move(const cJSON *json, struct tsi_move *move)
+{
+    int rc = get_u32(json, "question", 0, UINT32_MAX, &move->question);
+
+    if (rc == TSOCKET_OK)
+        rc = get_u32(json, "ring", 0, UINT32_MAX, &move->ring);
+    if (rc == TSOCKET_OK)
+        rc = get_bool(json, "memory", &move->memory);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "capacity", 1, TSI_CAPACITY_MAX, &move->capacity);
+    if (rc == TSOCKET_OK)
+        rc = get_number(json, "max_lag", 0, TSI_NUMBER_MAX, &move->max_lag);
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "arena", false, move->arena, sizeof(move->arena));
+    return rc;
 }
 
 int tsi_move_unpack(const char *text, size_t len, struct tsi_move *move_out)
@@ -584,13 +606,7 @@ int tsi_move_unpack(const char *text, size_t len, struct tsi_move *move_out)
     if (rc == TSOCKET_OK && strcmp(type, "REFUSED") == 0) {
         rc = get_refusal(json, &move.refused, move.reason);
     } else if (rc == TSOCKET_OK && strcmp(type, "MOVE") == 0) {
-        rc = get_u32(json, "ring", 0, UINT32_MAX, &move.ring);
-        if (rc == TSOCKET_OK)
-            rc = get_number(json, "capacity", 1, TSI_CAPACITY_MAX, &move.capacity);
-        if (rc == TSOCKET_OK)
-            rc = get_number(json, "max_lag", 0, TSI_NUMBER_MAX, &move.max_lag);
-        if (rc == TSOCKET_OK)
-            rc = get_text(json, "arena", false, move.arena, sizeof(move.arena));
+        rc = get_move(json, &move);
     } else if (rc == TSOCKET_OK) {
         rc = bad("type", "is neither MOVE nor REFUSED");
     }

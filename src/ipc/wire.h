@@ -39,7 +39,7 @@
 
 enum tsi_kind {
     TSI_WANT = 1, /* a: epoch, b: index: tell me when the samples before `index` of that epoch are ready, or it ended */
-    TSI_READY,    /* a: head, b: 0: look again */
+    TSI_READY,    /* look again */
     TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far */
     TSI_SKIPPED,  /* a: position, b: so many samples from there I leave out, because I lag */
     TSI_LEFT,     /* of the side ring `ring` I hold nothing any more */
@@ -73,6 +73,7 @@ struct tsi_hello { /* also the envelope of everything else that is said to a dae
     char type[16]; /* "STATUS", "STOP", "DRAIN" need the token only; "PLACE", "PAUSE", "SET" see below */
     char token[TSI_RANDOM_HEX];
     struct tsi_place place;            /* PLACE and PAUSE only: where the consumer stands */
+    uint32_t question;                 /* likewise: its number, which the answer repeats */
     char setting[TSI_SETTING_MAX];     /* SET only, with stream and name: "KEY=VALUE" for that consumer */
     char stream[TSOCKET_NAME_MAX + 1]; /* empty: the daemon's first */
     char name[TSOCKET_NAME_MAX + 1];   /* of the consumer; printable ASCII */
@@ -112,11 +113,13 @@ struct tsi_welcome {
     char arena[TSI_TICKET_MAX];  /* where its ring lies: a ticket, see ticket.h */
 };
 
-/* The answer to PLACE: where the consumer reads on. A side ring's memory comes before it, over the lifeline. */
+/* The answer to PLACE: where the consumer reads on. A side ring's memory comes once before it, over the lifeline. */
 struct tsi_move {
     int refused; /* as above: TSOCKET_ELAPPED where it was evicted */
     char reason[TSI_REASON_MAX];
+    uint32_t question; /* that it answers: the consumer may have asked again meanwhile, or have thought better of it */
     uint32_t ring;     /* 0: the group's; the current one: it stays */
+    bool memory;       /* two descriptors have been sent before it */
     uint64_t capacity; /* of that ring */
     uint64_t max_lag;
     char arena[TSI_TICKET_MAX]; /* a ticket; empty: the ring's memory has been sent before */

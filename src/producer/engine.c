@@ -12,6 +12,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "loop.h"
 #include "status.h"
 #include "talk.h"
@@ -257,7 +258,7 @@ static void tell_consumers(struct tsocket_producer *producer)
 {
     for (uint32_t i = 0; i < producer->n_streams; i++) {
         if (tsi_control_state(producer->streams[i]->control) == TSI_RUNNING)
-            tsi_control_set_state(producer->streams[i]->control, TSI_CLOSING);
+            tsp_stream_set_state(producer->streams[i], TSI_CLOSING);
     }
 }
 
@@ -404,6 +405,7 @@ static int claim_of(struct tsocket_producer *producer, uint32_t number, uint64_t
     pthread_mutex_unlock(&producer->lock);
     if (rc != TSOCKET_OK)
         return tsi_fail(rc, rc == TSOCKET_END ? "nothing is to be made any more" : "no room within the time");
+    TSI_STEP(CLAIMED);
     stream = ring_of(producer, &claim);
     for (uint32_t i = 0; i < stream->layout.n_fields; i++)
         claim.data[i] = tsp_store_at(&stream->store, i, claim.position);
@@ -424,6 +426,7 @@ static void put(struct tsocket_producer *producer, const struct tsocket_claim *c
 
     if (state != TSP_SLOT_END)
         tsp_store_written(&stream->store, claim->position);
+    TSI_STEP(COMMITTED);
     pthread_mutex_lock(&producer->lock);
     producer->claims++;
     producer->busy_ns += now_ns - claim->begun_ns;
@@ -522,7 +525,7 @@ void tsocket_producer_fail(struct tsocket_producer *producer, int error, const c
 {
     pthread_mutex_lock(&producer->lock);
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
+        tsp_stream_set_state(producer->streams[i], TSI_FAILED);
     tsp_engine_end(producer, error != TSOCKET_OK ? error : TSOCKET_ESYSTEM, why);
     pthread_mutex_unlock(&producer->lock);
 }

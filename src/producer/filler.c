@@ -56,8 +56,12 @@ void tsp_filler_begin(struct tsp_filler *filler, uint64_t epoch, uint64_t start,
 void tsp_filler_stop(struct tsp_filler *filler)
 {
     filler->stopped = true;
-    filler->redo = false;
     filler->limit = filler->next;
+}
+
+void tsp_filler_go_on(struct tsp_filler *filler)
+{
+    filler->stopped = false;
 }
 
 bool tsp_filler_allow(struct tsp_filler *filler, uint64_t limit)

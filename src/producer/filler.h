@@ -59,8 +59,9 @@ void tsp_filler_fini(struct tsp_filler *filler);
  */
 void tsp_filler_begin(struct tsp_filler *filler, uint64_t epoch, uint64_t start, uint64_t len, uint64_t index);
 
-/* Nothing more is handed out, until begin. */
+/* Nothing more is handed out, until begin or go_on. */
 void tsp_filler_stop(struct tsp_filler *filler);
+void tsp_filler_go_on(struct tsp_filler *filler);
 
 /* Claims may go up to `limit`; never past the epoch's end. Returns whether there is more to take than before. */
 bool tsp_filler_allow(struct tsp_filler *filler, uint64_t limit);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "side.h"
 
@@ -57,6 +58,14 @@ static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *he
     return TSOCKET_OK;
 }
 
+/* Those who come back, to a daemon that has come back, come all at once. */
+static uint64_t grace_for(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
+{
+    bool resumes = consumer->hello.resume[0] != '\0';
+
+    return resumes && stream->join_grace_ns > TSI_NS_PER_S ? TSI_NS_PER_S : stream->join_grace_ns;
+}
+
 /* The first of a group keeps its epoch in the ring for those who come later. */
 void tsp_join_activate(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                        uint64_t epoch, uint64_t position, uint64_t now_ns)
@@ -65,7 +74,7 @@ void tsp_join_activate(struct tsp_stream *stream, const struct tsp_roster *roste
 
     if (!comes_back && tsp_roster_slowest(roster, stream) == NULL) {
         stream->keep_position = position;
-        stream->keep_until_ns = now_ns + stream->join_grace_ns;
+        stream->keep_until_ns = now_ns + grace_for(stream, consumer);
     }
     consumer->state = TSP_READING;
     consumer->ring = stream;
@@ -184,6 +193,7 @@ static int take_token(const struct tsp_stream *stream, struct tsp_consumer *cons
     consumer->place = token.from;
     consumer->wrap = token.wrap > 0 ? token.wrap : token.until;
     consumer->wrap_epoch = token.from.epoch;
+    consumer->second_lap = token.until > 0;
     return TSOCKET_OK;
 }
 
@@ -191,9 +201,8 @@ static int join_by_token(struct tsp_stream *stream, const struct tsp_roster *ros
                          uint64_t now_ns)
 {
     uint64_t position;
-    bool ahead_of_all = tsp_side_find(stream, &consumer->place, &position) && position > stream->filler.head;
 
-    if (tsp_side_find(stream, &consumer->place, &position) && !(ahead_of_all && tsp_side_is_free(stream, roster))) {
+    if (!tsp_side_is_free(stream, roster) && tsp_side_find(stream, &consumer->place, &position)) {
         tsp_join_activate(stream, roster, consumer, consumer->place.epoch, position, now_ns);
         return TSOCKET_OK;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels.h"
 
+#include "kernels_neon.h"
 #include "kernels_x86.h"
 
 enum {
@@ -65,7 +66,9 @@ static const struct tsp_kernels scalar = {"scalar", squeeze, blend};
 
 const struct tsp_kernels *tsp_kernels_at(size_t number)
 {
-    return number == 0 ? &scalar : tsp_kernels_x86_at(number - 1);
+    if (number == 0)
+        return &scalar;
+    return number == 1 && tsp_kernels_neon() ? tsp_kernels_neon() : tsp_kernels_x86_at(number - 1);
 }
 
 const struct tsp_kernels *tsp_kernels_best(void)

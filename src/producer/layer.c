@@ -199,6 +199,17 @@ static bool read_value(struct tsp_layer *layer, const struct tsp_option *option,
     return add(layer, option, value, label, problem_out);
 }
 
+/* A switch needs no value, but may have one: "--exif off". A folder of that name is ./off. */
+static const char *switch_value(const struct tsp_option *option, struct reader *reader)
+{
+    const char *next = reader->next < reader->argc ? reader->argv[reader->next] : "";
+
+    if (option->flag_only || (strcmp(next, "on") != 0 && strcmp(next, "off") != 0))
+        return "on";
+    reader->next++;
+    return next;
+}
+
 static bool read_long(struct tsp_layer *layer, const char *argument, struct reader *reader,
                       struct tsp_problem *problem_out)
 {
@@ -216,7 +227,7 @@ static bool read_long(struct tsp_layer *layer, const char *argument, struct read
     if (option == NULL)
         return unknown_flag(argument, problem_out);
     if (option->type == TSP_OPTION_SWITCH)
-        return read_switch(layer, option, value != NULL ? value : "on", problem_out);
+        return read_switch(layer, option, value != NULL ? value : switch_value(option, reader), problem_out);
     return read_value(layer, option, value, reader, problem_out);
 }
 

@@ -15,13 +15,15 @@
 #include "../ipc/error.h"
 #include "../ipc/log.h"
 #include "../ipc/record.h"
+#include "../ipc/step.h"
 
 enum {
     RECORDS_MAX = 1 << 15,  /* that memory holds while nothing can be written: 1.25 MiB */
     RECORDS_MANY = 1 << 10, /* are written out without waiting for a flush */
+    CHUNK = 256,            /* records in one write */
     LOOK_BACK = 64,         /* records in which an earlier release of the same consumer is looked for */
     PATH_TEXT_MAX = 512,    /* of a path, in a message */
-    BUFFER_BYTES = RECORDS_MAX * TSI_RECORD_BYTES,
+    HEAD = 0,               /* the kind of the first record of a new file, which is its head */
 };
 
 static_assert((int)TSP_LEDGER_LEFT == (int)TSI_RECORD_HOW_LEFT && (int)TSP_LEDGER_DIED == (int)TSI_RECORD_HOW_DIED &&
@@ -30,10 +32,10 @@ static_assert((int)TSP_LEDGER_LEFT == (int)TSI_RECORD_HOW_LEFT && (int)TSP_LEDGE
 
 struct tsp_ledger {
     int fd;
-    char path[PATH_TEXT_MAX]; /* as messages show it */
-    unsigned char *buffer;    /* whole records, the first of which may have been written in part */
-    size_t used;
-    size_t written; /* bytes of `buffer` that are in the file */
+    char path[PATH_TEXT_MAX];   /* as messages show it */
+    struct tsi_record *records; /* not yet in the file, or not wholly */
+    size_t n;
+    size_t written; /* bytes of them that are in the file */
     uint64_t lost;  /* records that found no place, and are not confessed yet */
     bool failing;   /* the last attempt failed, and has been logged */
     bool news;      /* something besides a time was recorded since the last flush */
@@ -56,11 +58,29 @@ static void say_working(struct tsp_ledger *ledger)
     ledger->failing = false;
 }
 
-/* What is in memory goes to the file as far as it takes it. */
+/* Records from number `first` on, as they are in the file. Returns how many bytes that makes. */
+static size_t pack_chunk(const struct tsp_ledger *ledger, size_t first, unsigned char chunk[])
+{
+    size_t n = ledger->n - first < CHUNK ? ledger->n - first : CHUNK;
+
+    for (size_t i = 0; i < n; i++) {
+        if (ledger->records[first + i].kind == HEAD)
+            tsi_record_head(chunk + i * TSI_RECORD_BYTES);
+        else
+            tsi_record_pack(&ledger->records[first + i], chunk + i * TSI_RECORD_BYTES);
+    }
+    return n * TSI_RECORD_BYTES;
+}
+
+/* What is in memory goes to the file as far as it takes it. A record may go in two parts. */
 static void write_out(struct tsp_ledger *ledger)
 {
-    while (ledger->written < ledger->used) {
-        ssize_t n = write(ledger->fd, ledger->buffer + ledger->written, ledger->used - ledger->written);
+    unsigned char chunk[CHUNK * TSI_RECORD_BYTES];
+
+    while (ledger->written < ledger->n * TSI_RECORD_BYTES) {
+        size_t done = ledger->written % TSI_RECORD_BYTES;
+        size_t len = pack_chunk(ledger, ledger->written / TSI_RECORD_BYTES, chunk);
+        ssize_t n = write(ledger->fd, chunk + done, len - done);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -70,19 +90,18 @@ static void write_out(struct tsp_ledger *ledger)
         }
         ledger->written += (size_t)n;
     }
-    ledger->used = ledger->written = 0;
+    ledger->n = ledger->written = 0;
     say_working(ledger);
 }
 
 static void append(struct tsp_ledger *ledger, const struct tsi_record *record)
 {
-    if (ledger->used == BUFFER_BYTES || ledger->lost > 0) {
+    if (ledger->n == RECORDS_MAX || ledger->lost > 0) {
         ledger->lost++;
         return;
     }
-    tsi_record_pack(record, ledger->buffer + ledger->used);
-    ledger->used += TSI_RECORD_BYTES;
-    if (ledger->used >= (size_t)RECORDS_MANY * TSI_RECORD_BYTES && !ledger->failing)
+    ledger->records[ledger->n++] = *record;
+    if (ledger->n >= RECORDS_MANY && !ledger->failing)
         write_out(ledger);
 }
 
@@ -107,7 +126,7 @@ static void confess(struct tsp_ledger *ledger)
 {
     const struct tsi_record record = {.kind = TSI_RECORD_LOST, .a = ledger->lost};
 
-    if (ledger->lost == 0 || ledger->used > 0)
+    if (ledger->lost == 0 || ledger->n > 0)
         return;
     ledger->lost = 0;
     append(ledger, &record);
@@ -124,6 +143,7 @@ void tsp_ledger_flush(struct tsp_ledger *ledger)
     write_out(ledger);
     confess(ledger);
     write_out(ledger);
+    TSI_STEP(LEDGER_WRITTEN);
 }
 
 /* ---- life ---- */
@@ -185,8 +205,7 @@ static int check_file(struct tsp_ledger *ledger)
     if (n < (ssize_t)sizeof(head) && memcmp(head, ours, (size_t)n) == 0) {
         if (ftruncate(ledger->fd, 0) != 0)
             return tsi_fail_errno(TSOCKET_ESYSTEM, "ledger %s", ledger->path);
-        memcpy(ledger->buffer, ours, sizeof(ours));
-        ledger->used = sizeof(ours);
+        ledger->records[ledger->n++] = (struct tsi_record){.kind = HEAD};
         return TSOCKET_OK;
     }
     switch (n < (ssize_t)sizeof(head) ? TSOCKET_EINVAL : tsi_record_check_head(head)) {
@@ -204,7 +223,7 @@ static void destroy(struct tsp_ledger *ledger)
 {
     if (ledger->fd >= 0)
         close(ledger->fd);
-    free(ledger->buffer);
+    free(ledger->records);
     free(ledger);
 }
 
@@ -217,8 +236,8 @@ int tsp_ledger_open(const char *path, struct tsp_ledger **ledger_out)
         return tsi_fail(TSOCKET_ENOMEM, "no memory for a ledger");
     ledger->fd = -1;
     tsi_log_quote(path, ledger->path, sizeof(ledger->path));
-    ledger->buffer = malloc(BUFFER_BYTES);
-    rc = ledger->buffer != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for a ledger");
+    ledger->records = malloc(RECORDS_MAX * sizeof(*ledger->records));
+    rc = ledger->records != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for a ledger");
     if (rc == TSOCKET_OK)
         rc = open_file(ledger, path);
     if (rc == TSOCKET_OK)
@@ -240,9 +259,9 @@ void tsp_ledger_close(struct tsp_ledger *ledger)
     tsp_ledger_flush(ledger);
     append(ledger, &(struct tsi_record){.kind = TSI_RECORD_END});
     write_out(ledger);
-    if (ledger->used > ledger->written || ledger->lost > 0)
+    if (ledger->n > 0 || ledger->lost > 0)
         tsi_log('E', "ledger %s could not be written to its end: the last %" PRIu64 " records are missing",
-                ledger->path, (ledger->used - ledger->written) / TSI_RECORD_BYTES + ledger->lost);
+                ledger->path, ledger->n - ledger->written / TSI_RECORD_BYTES + ledger->lost);
     else if (fsync(ledger->fd) != 0)
         tsi_log('E', "ledger %s: fsync: %s", ledger->path, strerror(errno));
     destroy(ledger);
@@ -300,32 +319,28 @@ void tsp_ledger_place(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epo
            &(struct tsi_record){.kind = TSI_RECORD_PLACE, .consumer = consumer, .a = epoch, .b = index, .c = until});
 }
 
-/* Where the last thing that is still in memory about this consumer is a release in the same epoch; or NULL. */
-static unsigned char *last_release(const struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch)
+/* The last thing that is still in memory about this consumer, if it is a release in the same epoch; or NULL. */
+static struct tsi_record *last_release(const struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch)
 {
     size_t first = (ledger->written + TSI_RECORD_BYTES - 1) / TSI_RECORD_BYTES;
-    size_t n = ledger->used / TSI_RECORD_BYTES;
 
-    for (size_t i = n; i > first && n - i < LOOK_BACK; i--) {
-        unsigned char *at = ledger->buffer + (i - 1) * TSI_RECORD_BYTES;
-        struct tsi_record record;
+    for (size_t i = ledger->n; i > first && ledger->n - i < LOOK_BACK; i--) {
+        struct tsi_record *record = &ledger->records[i - 1];
 
-        if (tsi_record_unpack(at, &record) == TSOCKET_OK && record.kind >= TSI_RECORD_ATTACH &&
-            record.consumer == consumer)
-            return record.kind == TSI_RECORD_RELEASED && record.a == epoch ? at : NULL;
+        if (record->kind >= TSI_RECORD_ATTACH && record->consumer == consumer)
+            return record->kind == TSI_RECORD_RELEASED && record->a == epoch ? record : NULL;
     }
     return NULL;
 }
 
 void tsp_ledger_released(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t index)
 {
-    const struct tsi_record release = {.kind = TSI_RECORD_RELEASED, .consumer = consumer, .a = epoch, .b = index};
-    unsigned char *before = ledger != NULL ? last_release(ledger, consumer, epoch) : NULL;
+    struct tsi_record *before = ledger != NULL ? last_release(ledger, consumer, epoch) : NULL;
 
     if (before != NULL)
-        tsi_record_pack(&release, before);
+        before->b = index;
     else
-        record(ledger, &release);
+        record(ledger, &(struct tsi_record){.kind = TSI_RECORD_RELEASED, .consumer = consumer, .a = epoch, .b = index});
 }
 
 void tsp_ledger_skipped(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t from, uint64_t to)

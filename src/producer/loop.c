@@ -15,6 +15,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "machine.h"
 #include "side.h"
 #include "status.h"
@@ -187,7 +188,9 @@ static void welcome_peer(struct tsocket_producer *producer, int fd, const struct
     if (rc != TSOCKET_OK) {
         tsi_log('D', "process %d could not be greeted: %s", (int)peer->pid, tsocket_last_error());
         tsp_roster_remove(&producer->roster, consumer);
+        return;
     }
+    TSI_STEP(GREETED);
 }
 
 static void accept_peers(struct tsocket_producer *producer, uint64_t now_ns)
@@ -206,16 +209,19 @@ static void accept_peers(struct tsocket_producer *producer, uint64_t now_ns)
 /* Whether everything that was to be done has been done. */
 static void check_end(struct tsocket_producer *producer)
 {
-    bool finished = true; /* all streams are over, and somebody was there for each */
-    bool visited = false;
+    bool finished = true; /* all streams are over, and somebody was there for each; resident ones do not matter */
+    bool visited = false, resident = true;
 
     if (tsp_roster_attached(&producer->roster, NULL) > 0)
         return;
     for (uint32_t i = 0; i < producer->n_streams; i++) {
-        visited = visited || producer->streams[i]->visited;
-        finished = finished && producer->streams[i]->visited && tsp_stream_is_over(producer->streams[i]);
+        const struct tsp_stream *stream = producer->streams[i];
+
+        visited = visited || stream->visited;
+        resident = resident && stream->options.resident;
+        finished = finished && (stream->options.resident || (stream->visited && tsp_stream_is_over(stream)));
     }
-    if (finished)
+    if (finished && !resident)
         tsp_engine_end(producer, TSOCKET_END, "no epoch is left to be read");
     else if (visited && producer->options.exit_when_idle)
         tsp_engine_end(producer, TSOCKET_END, "the last consumer has left");
@@ -230,6 +236,7 @@ static void tick(struct tsocket_producer *producer, uint64_t now_ns)
     for (uint32_t i = producer->roster.n; i > 0; i--) {
         struct tsp_consumer *consumer = producer->roster.consumers[i - 1];
 
+        consumer->useless = 0;
         if (consumer->stream == NULL && now_ns - consumer->greeted_ns > GREETED_MAX_S * TSI_NS_PER_S)
             tsp_talk_drop(producer, consumer, "said nothing");
     }
@@ -268,6 +275,7 @@ static void part(struct tsocket_producer *producer, struct tsp_consumer *consume
     bool polite = tsi_lifeline_recv(consumer->lifeline, 0, packet, sizeof(packet), &len, fds, &n_fds) == TSOCKET_OK &&
                   tsi_hot_unpack(packet, len, &hot) == TSOCKET_OK && hot.kind == TSI_RELEASE;
 
+    TSI_STEP(PARTED);
     while (n_fds > 0)
         close(fds[--n_fds]);
     if (polite && consumer->stream != NULL)

@@ -6,6 +6,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "join.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -47,12 +48,28 @@ static bool is_next_epoch(const struct tsp_stream *stream, const struct tsi_plac
     return place->epoch == stream->filler.epoch + 1 && place->index == 0;
 }
 
+/* Whoever stands there has had everything: it only waits to be told so. */
+static bool is_behind_the_last(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    return stream->options.epochs > 0 && place->epoch == stream->options.epochs && place->index == 0;
+}
+
+/* A producer that cannot go back still tells its consumers of their settings, and evicts: where they read. */
+static bool is_in_group(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    uint64_t position;
+
+    return find(stream, place, &position) || is_next_epoch(stream, place);
+}
+
 static int check_place(const struct tsp_stream *stream, const struct tsi_place *place)
 {
     const struct tsocket_stream_options *options = &stream->options;
 
+    if (is_in_group(stream, place))
+        return TSOCKET_OK;
     if (place->index + place->removed <= options->epoch_samples && stream->origin[0] != '\0' &&
-        (options->epochs == 0 || place->epoch < options->epochs))
+        (options->epochs == 0 || place->epoch < options->epochs || is_behind_the_last(stream, place)))
         return TSOCKET_OK;
     return tsi_fail(TSOCKET_EPROTOCOL, "there is no place %" PRIu64 " (%" PRIu64 " left out) in epoch %" PRIu64,
                     place->index, place->removed, place->epoch);
@@ -94,6 +111,7 @@ void tsp_side_park(struct tsp_consumer *consumer, enum tsp_ledger_why why, uint6
     summon(consumer, true);
     if (consumer->stream != NULL) /* it is not recorded yet when it comes */
         tsp_ledger_parked(consumer->stream->ledger, consumer->id, why);
+    TSI_STEP(PARKED);
 }
 
 void tsp_side_tell(struct tsp_consumer *consumer)
@@ -102,24 +120,41 @@ void tsp_side_tell(struct tsp_consumer *consumer)
         summon(consumer, true);
 }
 
-/* Ranks count their windows from where they began: theirs stays. */
+/*
+ * For the ledger. Who has been given a lap to its end says so by asking for what comes behind it. (Ranks count their
+ * windows from where they began: that stays.)
+ */
 static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
 {
-    bool wraps = consumer->wrap > 0 && place->epoch == consumer->wrap_epoch && place->index < consumer->wrap;
+    struct tsp_ledger *ledger = consumer->stream->ledger;
+    bool late = consumer->wrap > 0 && place->epoch == consumer->wrap_epoch;
+    uint64_t index = place->index;
+    bool wraps;
 
-    if (consumer->hello.world == 1)
-        tsp_ledger_place(consumer->stream->ledger, consumer->id, place->epoch, place->index,
-                         wraps ? consumer->wrap : UINT64_MAX);
+    if (consumer->hello.world > 1)
+        return;
+    if (late && index == 0)
+        consumer->second_lap = true;
+    wraps = late && consumer->second_lap && index < consumer->wrap;
+    if (late && !consumer->second_lap)
+        index = MAX(index, consumer->wrap); /* it may be able to say only a place before its first sample */
+    if (wraps && place->index == 0)
+        tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->stream, place->epoch).len);
+    if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
+        tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
+    tsp_ledger_place(ledger, consumer->id, place->epoch, index, wraps ? consumer->wrap : UINT64_MAX);
 }
 
 int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)
 {
     uint64_t position;
-    int rc = check_place(consumer->stream, place);
+    int rc = consumer->evicted ? TSOCKET_OK : check_place(consumer->stream, place);
 
     if (rc != TSOCKET_OK)
         return rc;
     consumer->asks = true;
+    if (consumer->evicted) /* wherever it is: it is told so */
+        return TSOCKET_OK;
     record(consumer, place);
     if (consumer->state == TSP_READING && consumer->ring == consumer->stream &&
         !find(consumer->stream, place, &position) &&
@@ -133,9 +168,10 @@ int tsp_side_pause(struct tsp_consumer *consumer, const struct tsi_place *place,
 {
     int rc = check_place(consumer->stream, place);
 
-    if (rc != TSOCKET_OK || consumer->state == TSP_PARKED)
+    if (rc != TSOCKET_OK)
         return rc;
-    tsp_side_park(consumer, TSP_LEDGER_PAUSED, now_ns);
+    if (consumer->state != TSP_PARKED)
+        tsp_side_park(consumer, TSP_LEDGER_PAUSED, now_ns);
     consumer->place = *place;
     consumer->asks = false;
     return TSOCKET_OK;
@@ -176,6 +212,7 @@ static void give_up_side(struct tsp_consumer *consumer)
     tsp_filler_stop(&consumer->side->filler);
     consumer->side->assigned = false;
     consumer->side = NULL;
+    TSI_STEP(SIDE_GIVEN_UP);
 }
 
 void tsp_side_left(struct tsp_consumer *consumer, uint32_t serial)
@@ -211,6 +248,7 @@ static bool begin_side(struct tsp_consumer *consumer)
     if (!is_at_rest(side))
         return false;
     tsp_stream_restart(side, &consumer->place, filler->head - consumer->place.index);
+    TSI_STEP(SIDE_BEGUN);
     return true;
 }
 
@@ -231,13 +269,21 @@ static void move_to_group(struct tsp_stream *stream, const struct tsp_roster *ro
     watch(consumer, stream);
 }
 
-/* It waits for an epoch that has not begun: where it has read to the end of the one before, nothing changes. */
+/*
+ * It waits for an epoch that has not begun. Where it has read to the end of the one before, nothing changes; where its
+ * lap ended sooner, the ring would never get there if it counted.
+ */
 static void wait_in_group(struct tsp_stream *stream, struct tsp_consumer *consumer)
 {
-    bool joins = consumer->state == TSP_PARKED;
+    uint64_t end = stream->filler.start + stream->filler.len;
+    bool stays = consumer->ring == stream && consumer->released + stream->layout.capacity >= end;
 
+    if (consumer->ring != NULL && consumer->ring == consumer->side) {
+        consumer->side_released = consumer->released;
+        tsp_filler_stop(&consumer->side->filler);
+    }
     watch(consumer, stream);
-    if (!joins)
+    if (stays)
         return;
     consumer->state = TSP_JOINING;
     consumer->epoch = consumer->place.epoch;
@@ -259,6 +305,11 @@ static bool move_to_side(struct tsp_stream *stream, struct tsp_consumer *consume
     return true;
 }
 
+static bool reads_side(const struct tsp_consumer *consumer)
+{
+    return consumer->ring != NULL && consumer->ring->home != NULL;
+}
+
 bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                      uint64_t now_ns, struct tsi_move *move_out, bool *same_out)
 {
@@ -275,10 +326,13 @@ bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster,
     if (find(stream, &consumer->place, &position) &&
         !(tsp_side_is_free(stream, roster) && position > stream->filler.head)) {
         move_to_group(stream, roster, consumer, position, now_ns);
-    } else if (is_next_epoch(stream, &consumer->place) && consumer->ring != consumer->side) {
+    } else if (is_behind_the_last(stream, &consumer->place)) {
         wait_in_group(stream, consumer);
-    } else if (tsp_side_is_free(stream, roster) || !tsp_side_fits(stream, &consumer->hello) ||
-               !move_to_side(stream, consumer)) {
+    } else if (tsp_side_is_free(stream, roster)) {
+        return false; /* the group's ring begins at a token: see begin_at_token */
+    } else if (is_next_epoch(stream, &consumer->place) && !reads_side(consumer)) {
+        wait_in_group(stream, consumer);
+    } else if (!tsp_side_fits(stream, &consumer->hello) || !move_to_side(stream, consumer)) {
         return false;
     }
     move_out->ring = consumer->ring->home != NULL ? consumer->ring->serial : 0;
@@ -342,20 +396,13 @@ static bool is_behind_head(const struct tsp_stream *stream, const struct tsi_pla
     return find(stream, place, &position) && position <= stream->filler.head;
 }
 
-/* The ring is at rest: begins at a token's place, or where it was. */
+/* The ring is at rest: begins at a token's place. */
 static void restart_group(struct tsp_stream *stream, const struct tsi_place *place)
 {
-    struct tsp_filler *filler = &stream->filler;
-    struct tsi_place here = {.epoch = filler->epoch,
-                             .index = filler->head - filler->start,
-                             .removed = stream->options.epoch_samples - filler->len};
+    const struct tsp_filler *filler = &stream->filler;
+    bool ahead = place->epoch == filler->epoch && filler->start + place->index >= filler->head;
 
-    if (place == NULL)
-        place = &here;
-    if (place->epoch == filler->epoch && filler->start + place->index >= filler->head)
-        tsp_stream_restart(stream, place, filler->start);
-    else
-        tsp_stream_restart(stream, place, filler->next);
+    tsp_stream_restart(stream, place, ahead ? filler->start : filler->next);
     stream->keep_until_ns = 0;
     tsi_log('I', "stream %s: goes on in epoch %" PRIu64 " at sample %" PRIu64, stream->name, place->epoch,
             place->index);
@@ -381,7 +428,9 @@ static void begin_at_token(struct tsp_stream *stream, const struct tsp_roster *r
 
     if (place != NULL && !stream->filler.stopped && !is_behind_head(stream, place))
         tsp_filler_stop(&stream->filler);
-    if (is_at_rest(stream))
+    if (stream->filler.stopped && place == NULL) /* whoever it was for is gone, or somebody else has come */
+        tsp_filler_go_on(&stream->filler);
+    else if (is_at_rest(stream))
         restart_group(stream, place);
     if (place != NULL && !stream->filler.stopped)
         admit_fresh(stream, roster, now_ns);
@@ -415,7 +464,8 @@ static void watch_holder(struct tsp_stream *stream, const struct tsp_roster *ros
 {
     struct tsp_consumer *holder = tsp_stream_held_by(stream, roster);
 
-    if (holder == NULL || holder->wants || tsp_roster_readers(roster, stream) < 2) {
+    if (holder == NULL || holder->wants ||
+        tsp_roster_readers(roster, stream) + tsp_roster_count(roster, stream, TSP_JOINING) < 2) {
         stream->holder_id = 0;
     } else if (stream->holder_id != holder->id || stream->holder_at != holder->released) {
         stream->holder_id = holder->id;

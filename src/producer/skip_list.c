@@ -125,7 +125,7 @@ bool tsp_skip_file_create(const char *path, struct tsp_skip_file *file_out, char
         snprintf(error, len, "%s: no memory for its name", path);
         return false;
     }
-    file.file = fopen(file.beside, "we");
+    file.file = fopen(file.beside, "wxe"); /* x: nobody has put a link there */
     if (!file.file) {
         snprintf(error, len, "%s: cannot be written: %s", file.beside, strerror(errno));
         free(file.beside);

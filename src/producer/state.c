@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../ipc/runtime.h"
+#include "../ipc/step.h"
 
 #define FIRST_LINE "tsocket-state 1\n"
 
@@ -198,6 +199,7 @@ bool tsp_state_write(const char *path, const struct tsp_state *state, struct tsp
         return system_problem(problem_out, temporary, "cannot be written");
     good = (write_all(fd, text, strlen(text)) && fsync(fd) == 0) ||
            system_problem(problem_out, temporary, "cannot be written");
+    TSI_STEP(STATE_WRITTEN);
     good = good && (rename(temporary, path) == 0 || system_problem(problem_out, path, "cannot be replaced"));
     int error = errno;
     close(fd);

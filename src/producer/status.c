@@ -95,7 +95,17 @@ static void add_whereabouts(cJSON *json, const struct tsp_consumer *consumer, ui
                             consumer->stream->samples_per_s > 0 ? (double)room / consumer->stream->samples_per_s : 0);
 }
 
-static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns)
+/* Of what all consumers of the stream take per second, this one's part. */
+static double share_of(const struct tsp_consumer *consumer, const struct tsp_roster *roster)
+{
+    double all = 0;
+
+    for (uint32_t i = 0; i < roster->n; i++)
+        all += roster->consumers[i]->stream == consumer->stream ? roster->consumers[i]->samples_per_s : 0;
+    return all > 0 ? consumer->samples_per_s / all : 0;
+}
+
+static cJSON *consumer_json(const struct tsp_consumer *consumer, const struct tsp_roster *roster, uint64_t now_ns)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON *shard;
@@ -124,6 +134,7 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, uint64_t now_ns
     add(json, "released", consumer->released);
     add(json, "received", consumer->received);
     cJSON_AddNumberToObject(json, "samples_per_s", consumer->samples_per_s);
+    cJSON_AddNumberToObject(json, "share", share_of(consumer, roster));
     cJSON_AddNumberToObject(json, "waited_s", seconds(waited_ns));
     return json;
 }
@@ -223,7 +234,7 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
     consumers = cJSON_AddArrayToObject(json, "consumers");
     for (uint32_t i = 0; i < roster->n; i++) {
         if (roster->consumers[i]->stream == stream)
-            append(consumers, consumer_json(roster->consumers[i], now_ns));
+            append(consumers, consumer_json(roster->consumers[i], roster, now_ns));
     }
     return json;
 }

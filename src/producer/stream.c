@@ -8,6 +8,7 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "join.h"
 
 enum {
@@ -206,6 +207,7 @@ static void publish(struct tsp_stream *stream, uint64_t wanted)
         return;
     stream->published = done;
     tsi_control_publish(stream->control, done);
+    TSI_STEP(PUBLISHED);
 }
 
 static void raise_floor(struct tsp_stream *stream, uint64_t floor)
@@ -216,19 +218,28 @@ static void raise_floor(struct tsp_stream *stream, uint64_t floor)
     tsi_control_raise_floor(stream->control, floor);
 }
 
+/* Beside the slot, what the epoch had lost when head passed it. */
+static void note_removed(struct tsp_stream *stream, uint64_t position, uint64_t removed)
+{
+    if (stream->options.on_bad == TSOCKET_BAD_SKIP && !stream->options.null)
+        tsi_control_note_removed(stream->control, stream->layout.capacity, position, removed);
+}
+
 void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place, uint64_t start)
 {
     uint64_t len = tsp_stream_len(stream, place->removed);
 
     tsi_control_restart(stream->control, place->epoch, start, len);
     tsp_filler_begin(&stream->filler, place->epoch, start, len, place->index);
+    if (place->index > 0) /* who begins here must know it */
+        note_removed(stream, stream->filler.head - 1, place->removed);
     tsp_store_restart(&stream->store, stream->filler.head);
     stream->first_epoch = place->epoch;
     stream->bad_in_epoch = 0;
     if (stream->finished)
         tsi_control_set_state(stream->control, TSI_RUNNING);
     stream->finished = false;
-    if (stream->home == NULL) /* what was passed over does not exist; a side ring's reader may still hold some */
+    if (stream->home == NULL) /* what lies before is nobody's; a side ring's reader may still hold some */
         raise_floor(stream, stream->filler.head);
     publish(stream, 0);
 }
@@ -244,18 +255,20 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
     const struct tsp_filler *filler = &stream->filler;
 
     welcome->from = consumer->place;
-    if (consumer->state == TSP_PARKED || stream->options.resident) { /* it knows best where it is */
+    if (consumer->hello.resume[0] != '\0' || stream->options.resident) { /* it knows best where it is */
+        bool in_group = consumer->state == TSP_READING && !stream->options.resident;
+
         welcome->epoch = consumer->place.epoch;
         welcome->first = consumer->place.index;
-        welcome->position = welcome->first;
+        welcome->position = in_group ? consumer->released : welcome->first;
     } else if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
         welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;
         welcome->first = 0;
     } else {
         welcome->epoch = tsp_stream_epoch_of(consumer->ring, consumer->released);
-        welcome->position = consumer->released;
         welcome->first = consumer->released - tsp_stream_epoch(consumer->ring, welcome->epoch).start;
+        welcome->position = consumer->ring == stream ? consumer->released : welcome->first;
     }
 }
 
@@ -358,11 +371,8 @@ static enum tsp_slot_state pass_ready(struct tsp_stream *stream)
     uint64_t from = filler->head;
     enum tsp_slot_state state = tsp_filler_advance(filler);
 
-    if (stream->options.on_bad == TSOCKET_BAD_SKIP && !stream->options.null) {
-        for (uint64_t position = from; position < filler->head; position++)
-            tsi_control_note_removed(stream->control, filler->capacity, position,
-                                     stream->options.epoch_samples - filler->len);
-    }
+    for (uint64_t position = from; position < filler->head; position++)
+        note_removed(stream, position, stream->options.epoch_samples - filler->len);
     return state;
 }
 
@@ -444,11 +454,16 @@ static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_ro
     return MAX(position, stream->floor);
 }
 
+static bool is_last_epoch(const struct tsp_stream *stream)
+{
+    return stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
+}
+
 /* The group's last reader has left while others wait for the next epoch: this one is abandoned. */
 static void abandon(struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     if (tsp_roster_slowest(roster, stream) != NULL || tsp_roster_count(roster, stream, TSP_JOINING) == 0 ||
-        tsp_filler_decided(&stream->filler))
+        tsp_filler_decided(&stream->filler) || is_last_epoch(stream))
         return;
     stream->keep_until_ns = 0;
     stream->cut_epochs = stream->filler.epoch + 1;
@@ -481,7 +496,7 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
 
     if (stream->finished || !tsp_filler_decided(filler) || filler->out > 0)
         return false;
-    if (stream->options.epochs > 0 && next >= stream->options.epochs) {
+    if (is_last_epoch(stream)) {
         sum_up(stream);
         finish(stream);
         return false;
@@ -495,8 +510,10 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
         raise_floor(stream, oldest.start + oldest.len);
     }
     sum_up(stream);
+    TSI_STEP(EPOCH_DECIDED);
     tsi_control_begin(stream->control, next, start, tsp_stream_len(stream, 0));
     tsp_filler_begin(filler, next, start, tsp_stream_len(stream, 0), 0);
+    TSI_STEP(EPOCH_BEGUN);
     tsp_join_start_waiting(stream, roster, now_ns);
     return true;
 }
@@ -563,6 +580,13 @@ int tsp_stream_finish(struct tsp_stream *stream)
     return TSOCKET_OK;
 }
 
+void tsp_stream_set_state(struct tsp_stream *stream, enum tsi_state state)
+{
+    tsi_control_set_state(stream->control, state);
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        tsi_control_set_state(stream->sides[i]->control, state);
+}
+
 void tsp_stream_drain(struct tsp_stream *stream)
 {
     uint64_t last = stream->filler.epoch;
@@ -583,13 +607,9 @@ bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_co
 
 bool tsp_stream_is_over(const struct tsp_stream *stream)
 {
-    bool last = stream->options.epochs > 0 && stream->filler.epoch + 1 >= stream->options.epochs;
-
-    if (stream->options.resident) /* it never is, and never keeps the daemon */
-        return true;
     if (stream->keep_until_ns != 0) /* those who come within the grace are still to be served */
         return false;
-    return stream->finished || (last && stream->filler.start < stream->floor);
+    return stream->finished || (is_last_epoch(stream) && stream->filler.start < stream->floor);
 }
 
 bool tsp_stream_held_by_grace(const struct tsp_stream *stream, const struct tsp_roster *roster)

@@ -11,12 +11,14 @@
 #include "../ipc/clock.h"
 #include "../ipc/error.h"
 #include "../ipc/log.h"
+#include "../ipc/step.h"
 #include "join.h"
 #include "side.h"
 #include "status.h"
 
 enum {
     MESSAGES_MAX = 4096, /* taken in one turn of the loop, so that nobody's flood stops the rest */
+    USELESS_MAX = 1000,  /* messages of a consumer in a second that change nothing */
 };
 
 /* --- saying something */
@@ -38,7 +40,10 @@ static int send_memory(const struct tsp_consumer *consumer, const struct tsp_str
 {
     int fds[TSI_LIFELINE_FDS] = {ring->page.fd, ring->store.arenas[consumer->memory].fd};
 
-    return tsi_lifeline_send(consumer->lifeline, "", 1, fds, fds[1] >= 0 ? 2 : 1);
+    int rc = tsi_lifeline_send(consumer->lifeline, "", 1, fds, fds[1] >= 0 ? 2 : 1);
+
+    TSI_STEP(MEMORY_SENT);
+    return rc;
 }
 
 void tsp_talk_drop(struct tsocket_producer *producer, struct tsp_consumer *consumer, const char *why)
@@ -72,12 +77,15 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
             continue;
         if (move.refused != TSOCKET_OK)
             snprintf(move.reason, sizeof(move.reason), "%s", tsocket_last_error());
+        move.question = consumer->question;
+        move.memory = !same;
         if (!same) {
             strcpy(move.arena, consumer->ring->store.tickets[consumer->memory]);
             rc = send_memory(consumer, consumer->ring);
         }
         if (rc == TSOCKET_OK)
             rc = send_text(producer, consumer->route, tsi_move_pack(&move));
+        TSI_STEP(MOVE_SENT);
         if (rc != TSOCKET_OK)
             tsp_talk_drop(producer, consumer, "could not be told where to read");
     }
@@ -88,7 +96,7 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
 static void fail(struct tsocket_producer *producer, int error)
 {
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsi_control_set_state(producer->streams[i]->control, TSI_FAILED);
+        tsp_stream_set_state(producer->streams[i], TSI_FAILED);
     tsp_engine_end(producer, error, tsocket_last_error());
 }
 
@@ -136,6 +144,7 @@ static void answer_wants(struct tsocket_producer *producer, uint64_t now_ns)
         tsi_hot_pack(&hot, message);
         if (tsi_socket_send(producer->socket, consumer->route, message, sizeof(message)) == TSOCKET_EAGAIN)
             continue; /* its queue is full: once more in the next turn */
+        TSI_STEP(WANT_ANSWERED);
         consumer->wants = false;
         consumer->waited_ns += now_ns - consumer->want_since_ns;
     }
@@ -216,6 +225,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     bool catch_up = false;
     int rc = TSOCKET_ENOTFOUND;
 
+    TSI_STEP(HELLO_HEARD);
     if (stream != NULL)
         rc = check_crashes(producer, hello, now_ns);
     if (rc == TSOCKET_OK) {
@@ -228,6 +238,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
         return;
     }
     consumer->route = route;
+    TSI_STEP(ATTACHED);
     if (stream->number == 0 && tsp_roster_attached(&producer->roster, stream) >= producer->options.wait_for)
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
@@ -235,6 +246,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
         tsp_talk_drop(producer, consumer, "could not be welcomed");
         return;
     }
+    TSI_STEP(WELCOMED);
     tsi_log('I',
             "stream %s: consumer %s (process %d) attached: batch %" PRIu32 ", rank %" PRIu32 " of %" PRIu32
             ", from epoch %" PRIu64,
@@ -337,13 +349,29 @@ static void set(struct tsocket_producer *producer, uint32_t route, const struct 
 
 /* --- what is heard */
 
+/* A message too many. False: it was one too many for us, and the consumer is gone. */
+static bool count_useless(struct tsocket_producer *producer, struct tsp_consumer *consumer)
+{
+    if (++consumer->useless <= USELESS_MAX)
+        return true;
+    tsi_log('W', "stream %s: consumer %s (process %d) has sent more than %d messages in a second that change nothing",
+            consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, USELESS_MAX);
+    tsp_talk_drop(producer, consumer, "floods the daemon");
+    return false;
+}
+
 /* A consumer says where it stands, because it was summoned, wants to read elsewhere, or pauses. */
 static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hello *said,
                        uint64_t now_ns)
 {
+    if (!count_useless(producer, consumer)) /* it may well change something, but not that often */
+        return;
+
     int rc = strcmp(said->type, "PAUSE") == 0 ? tsp_side_pause(consumer, &said->place, now_ns)
                                               : tsp_side_ask(consumer, &said->place, now_ns);
 
+    TSI_STEP(PLACE_HEARD);
+    consumer->question = said->question;
     if (rc == TSOCKET_OK)
         return;
     tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
@@ -431,6 +459,7 @@ static void hear_release(struct tsocket_producer *producer, struct tsp_consumer 
         return;
     }
     if (consumer->state == TSP_READING && hot->a > consumer->released) {
+        TSI_STEP(RELEASE_HEARD);
         consumer->released = hot->a;
         record_released(consumer);
     }
@@ -469,7 +498,7 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
 {
     switch (hot->kind) {
     case TSI_WANT:
-        if (is_current(consumer, hot))
+        if (consumer->ring == NULL || is_current(consumer, hot)) /* parked meanwhile: it sleeps, and is to hear of it */
             hear_want(consumer, hot, now_ns);
         break;
     case TSI_RELEASE:
@@ -489,6 +518,26 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
     }
 }
 
+/* What our library says nearly always does. */
+static bool changes_something(const struct tsp_consumer *consumer, const struct tsi_hot *hot)
+{
+    bool current = is_current(consumer, hot);
+
+    switch (hot->kind) {
+    case TSI_WANT:
+        return current && !(consumer->wants && consumer->want_epoch == hot->a && consumer->want_index == hot->b);
+    case TSI_RELEASE:
+        return hot->b > consumer->received || (current && hot->a > consumer->released);
+    case TSI_SKIPPED:
+        return current && hot->b > 0;
+    case TSI_LEFT:
+        return consumer->side != NULL && consumer->side->serial == hot->ring;
+    case TSI_READY:
+        return false;
+    }
+    return false;
+}
+
 static void hear(struct tsocket_producer *producer, uint32_t route, const char *message, size_t len, uint64_t now_ns)
 {
     struct tsp_consumer *consumer;
@@ -499,7 +548,9 @@ static void hear(struct tsocket_producer *producer, uint32_t route, const char *
         return;
     }
     consumer = tsp_roster_by_route(&producer->roster, route);
-    if (consumer != NULL)
+    if (consumer == NULL)
+        return;
+    if (changes_something(consumer, &hot) || count_useless(producer, consumer))
         hear_hot(producer, consumer, &hot, now_ns);
 }
 

@@ -404,7 +404,7 @@ struct watch {
     uint64_t begun_ns;
 };
 
-/* "stream train: [#########...........] 45 %, 1234 of 2742 checked, 812/s, 0:00:02 left" */
+/* "train: [#########...........] 45 %, 1234 of 2742, 812/s, 0:00:02 left": fits 80 columns */
 static bool watch_check(void *context, uint64_t checked)
 {
     struct watch *watch = context;
@@ -413,9 +413,9 @@ static bool watch_check(void *context, uint64_t checked)
     char text[256], bar[TSP_PROGRESS_BAR + 1], left[32];
 
     if (tsp_progress_due(&watch->progress, now_ns) && checked > 0) {
-        snprintf(text, sizeof(text), "stream %s: [%s] %.0f %%, %llu of %llu checked, %.0f/s, %s left",
-                 watch->feed->options->name, tsp_progress_bar(checked, count, bar),
-                 100 * (double)checked / (double)count, (unsigned long long)checked, (unsigned long long)count, rate,
+        snprintf(text, sizeof(text), "%s: [%s] %.0f %%, %llu of %llu, %.0f/s, %s left", watch->feed->options->name,
+                 tsp_progress_bar(checked, count, bar), 100 * (double)checked / (double)count,
+                 (unsigned long long)checked, (unsigned long long)count, rate,
                  tsp_progress_time((double)(count - checked) / rate, left, sizeof(left)));
         tsp_progress_show(&watch->progress, text, now_ns);
     }

@@ -7,13 +7,17 @@ import numpy as np
 from PIL import Image
 
 
-def jpeg(number, width=64, height=48):
-    """The bytes of a JPEG that has structure and differs from every other number's."""
+def photograph(number, width=64, height=48):
+    """A picture that has structure and differs from every other number's."""
     rng = np.random.RandomState(number)
     coarse = rng.randint(0, 256, (6, 8, 3)).astype(np.uint8)
-    picture = Image.fromarray(coarse).resize((width, height), Image.BICUBIC)
+    return Image.fromarray(coarse).resize((width, height), Image.BICUBIC)
+
+
+def jpeg(number, width=64, height=48):
+    """The bytes of it as a JPEG."""
     out = io.BytesIO()
-    picture.save(out, "JPEG", quality=88)
+    photograph(number, width, height).save(out, "JPEG", quality=88)
     return out.getvalue()
 
 

@@ -252,6 +252,19 @@ class GarbageTest(SystemTest):
             line.close()
         self.assert_unharmed()
 
+    def test_a_consumer_that_floods_is_dropped_and_named(self):
+        line, greeting = self.greeted()
+        peer = Zmtp(greeting["socket"])
+        peer.send(json.dumps(self.hello(greeting["token"])).encode())
+        wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="its welcome")
+        with contextlib.suppress(OSError):
+            for _ in range(5000):
+                peer.send(struct.pack("<BBHIQQ", 3, 2, 0, 0, 0, 0))
+        wait_until(lambda: "floods the daemon" in self.daemon.stderr(), what="the end of the flood")
+        line.close()
+        peer.close()
+        self.assert_unharmed()
+
     def test_hot_messages_that_make_no_sense_harm_nobody_but_their_sender(self):
         """From a consumer that is welcome: it claims to have read what does not exist, wants what will never be."""
         line, greeting = self.greeted()

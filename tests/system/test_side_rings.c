@@ -185,6 +185,39 @@ static void a_side_ring_serves_one_after_the_other(void **state)
     rig_close(rig);
 }
 
+/* It has asked where to read on, and there is no side ring free; then it pauses: what comes meanwhile is not its own.
+ */
+static void who_pauses_while_it_waits_for_a_side_ring_holds_nobody_up(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){
+        .epoch_samples = 100, .epochs = 4, .capacity = 40, .max_batch = 10, .wait_for = 3, .side_rings = 1});
+    struct tsocket *first = rig_attach(10, NULL);
+    struct tsocket *second = rig_attach(5, NULL);
+    struct tsocket_batch batch;
+    struct reader other;
+
+    (void)state;
+    reader_start(&other, 10, 4);
+    rig_expect_and_release(first, 0, 0, 10);
+    rig_expect_and_release(second, 0, 0, 5);
+    assert_int_equal(tsocket_pause(first), TSOCKET_OK);
+    assert_int_equal(tsocket_pause(second), TSOCKET_OK);
+    wait_for_samples(&other, 200);
+    rig_expect_and_release(first, 0, 10, 10);
+    for (int i = 0; i < 3; i++) { /* each time it asks, and thinks better of it: */
+        assert_int_equal(tsocket_next(second, 1, &batch), TSOCKET_EAGAIN);
+        assert_int_equal(tsocket_pause(second), TSOCKET_OK);
+    }
+    assert_int_equal(tsocket_next(second, 1, &batch), TSOCKET_EAGAIN);
+    tsocket_close(first); /* now it is answered, maybe after it has paused */
+    assert_int_equal(tsocket_pause(second), TSOCKET_OK);
+    reader_finish(&other);
+    expect_rest(second, 0, 5, 5, 100);
+    expect_rest(second, 1, 0, 5, 100);
+    tsocket_close(second);
+    rig_close(rig);
+}
+
 /* --- hold */
 
 static void who_holds_the_group_too_long_is_parked_and_gets_its_batch_again(void **state)
@@ -288,6 +321,61 @@ static void who_wants_to_be_detached_is_told_and_comes_back_with_its_token(void 
     expect_rest(ts, 0, 10, 5, 103);
     expect_rest(ts, 1, 0, 5, 103);
     reader_finish(&other);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
+/* A generator's samples cannot be made again: who keeps the others waiting is told that it is detached. */
+static void who_is_detached_is_told_so_also_where_nobody_can_go_back(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_ends_at = 103,
+                                                     .epochs = 3,
+                                                     .on_bad = TSOCKET_BAD_MASK,
+                                                     .capacity = 40,
+                                                     .max_batch = 10,
+                                                     .wait_for = 2,
+                                                     .max_hold_ms = 50});
+    struct tsocket_options options;
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+    struct reader other;
+
+    (void)state;
+    tsocket_options_init(&options);
+    options.on_lag = TSOCKET_LAG_DETACH;
+    ts = rig_attach(10, &options);
+    reader_start(&other, 7, 3);
+    rig_expect_and_release(ts, 0, 0, 10);
+    reader_finish(&other);
+    assert_int_equal(tsocket_next(ts, PATIENCE_MS, &batch), TSOCKET_ELAPPED);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
+/* The only reader has stopped in the middle of an epoch; another one waits for the next. */
+static void who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 103,
+                                                     .epochs = 2,
+                                                     .capacity = 40,
+                                                     .max_batch = 10,
+                                                     .join_grace_ms = 1,
+                                                     .side_rings = 1,
+                                                     .max_hold_ms = 50});
+    struct tsocket *stopped = rig_attach(10, NULL), *ts;
+    struct tsocket_options options;
+
+    (void)state;
+    for (uint64_t first = 0; first < 50; first += 10)
+        rig_expect_and_release(stopped, 0, first, 10);
+    tsocket_flush(stopped);
+    tsocket_options_init(&options);
+    options.join = TSOCKET_JOIN_WAIT;
+    ts = rig_attach(7, &options);
+    expect_rest(ts, 1, 0, 7, 103);
+    expect_rest(stopped, 0, 50, 10, 103);
+    expect_rest(stopped, 1, 0, 10, 103);
+    tsocket_close(stopped);
     tsocket_close(ts);
     rig_close(rig);
 }
@@ -430,9 +518,12 @@ int main(void)
         cmocka_unit_test(who_pauses_holds_nobody_up_and_goes_on_where_it_was),
         cmocka_unit_test(a_pause_needs_a_side_ring_and_free_hands),
         cmocka_unit_test(a_side_ring_serves_one_after_the_other),
+        cmocka_unit_test(who_pauses_while_it_waits_for_a_side_ring_holds_nobody_up),
         cmocka_unit_test(who_holds_the_group_too_long_is_parked_and_gets_its_batch_again),
         cmocka_unit_test(only_what_was_lost_comes_again),
         cmocka_unit_test(who_wants_to_be_detached_is_told_and_comes_back_with_its_token),
+        cmocka_unit_test(who_is_detached_is_told_so_also_where_nobody_can_go_back),
+        cmocka_unit_test(who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped),
         cmocka_unit_test(who_lags_may_leave_samples_out_and_knows_how_many),
         cmocka_unit_test(who_comes_late_gets_the_whole_epoch_in_two_parts),
         cmocka_unit_test(a_resident_stream_is_passed_over_at_any_time),

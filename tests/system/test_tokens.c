@@ -238,6 +238,33 @@ static void several_come_back_to_a_new_daemon(void **state)
     rig_close(rig);
 }
 
+/* The next epoch's first sample lies where the token's place is: it still names the epoch before. */
+static void behind_an_epochs_last_batch_its_end_comes_first(void **state)
+{
+    struct rig *rig =
+        rig_open(&(struct rig_options){.epoch_samples = 30, .capacity = 100, .max_batch = 30, .side_rings = 1});
+    struct tsocket *ts = rig_attach(30, NULL), *again;
+    char token[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket_batch batch;
+    uint64_t epoch, first;
+
+    (void)state;
+    rig_expect_batch(ts, 0, 0, 30, &batch);
+    assert_int_equal(tsocket_token(ts, &batch, token), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    rig_expect_epoch_end(ts, 0, 30);
+    rig_expect_batch(ts, 1, 0, 30, &batch);
+    again = go_on(7, token);
+    assert_int_equal(tsocket_position(again, &epoch, &first), TSOCKET_OK);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(first, 30);
+    rig_expect_epoch_end(again, 0, 30);
+    rig_expect_and_release(again, 1, 0, 7);
+    tsocket_close(again);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void a_token_of_another_run_is_refused_and_says_what_differs(void **state)
 {
     struct rig_options options = {.epoch_samples = 100, .capacity = 20, .max_batch = 10};
@@ -276,6 +303,46 @@ static void what_a_producer_cannot_make_again_has_no_tokens(void **state)
     rig_close(rig);
 }
 
+/* It joined late, and what it had missed was being made when the daemon went: the next one goes on with that. */
+static void a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch(void **state)
+{
+    struct rig *rig = rig_with(TSOCKET_BAD_SKIP, 0);
+    char token[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket *first = rig_attach(10, NULL), *late;
+    struct tsocket_batch batch;
+    uint64_t wrap;
+    int rc = TSOCKET_OK;
+
+    (void)state;
+    for (uint64_t index = 0; index < 500; index += 10)
+        rig_expect_and_release(first, 0, index, 10);
+    tsocket_flush(first);
+    late = rig_attach(10, NULL);
+    assert_int_equal(tsocket_position(late, NULL, &wrap), TSOCKET_OK);
+    assert_in_range(wrap, 200, 500);
+    tsocket_close(first);
+    while (rc == TSOCKET_OK && wrap > 0) {
+        rc = tsocket_next(late, PATIENCE_MS, &batch);
+        assert_int_equal(rc, TSOCKET_OK);
+        assert_int_equal(tsocket_token(late, &batch, token), TSOCKET_OK);
+        assert_int_equal(tsocket_release(late, &batch), TSOCKET_OK);
+        if (batch.first == 100)
+            break;
+    }
+    tsocket_close(late);
+    rig_close(rig);
+    rig = rig_with(TSOCKET_BAD_SKIP, 0);
+    late = go_on(10, token);
+    for (uint64_t index = 110; index < wrap; index += 10)
+        rig_expect_and_release(late, 0, index, (uint32_t)(wrap - index < 10 ? wrap - index : 10));
+    rig_expect_epoch_end(late, 0, SAMPLES);
+    for (uint64_t index = 0; index < SAMPLES; index += 10)
+        rig_expect_and_release(late, 1, index, 10);
+    rig_expect_epoch_end(late, 1, SAMPLES);
+    tsocket_close(late);
+    rig_close(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,8 +351,10 @@ int main(void)
         cmocka_unit_test(so_it_is_with_samples_masked),
         cmocka_unit_test(a_run_can_be_forked),
         cmocka_unit_test(several_come_back_to_a_new_daemon),
+        cmocka_unit_test(behind_an_epochs_last_batch_its_end_comes_first),
         cmocka_unit_test(a_token_of_another_run_is_refused_and_says_what_differs),
         cmocka_unit_test(what_a_producer_cannot_make_again_has_no_tokens),
+        cmocka_unit_test(a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,12 +254,17 @@ static void moves_that_change_nothing_do_no_harm(void **state)
     released(1, 0, 40);
     place(1, 1, 0, END); /* likewise, in the next epoch */
     released(1, 0, 99);
-    released(1, 1, LEN);
+    released(1, 1, 0);
+    place(1, 0, LEN, END); /* which is the same place */
+    released(1, 1, 1);
+    released(1, 2, 0);
+    place(1, 2, 6, END); /* with two windows held at the epoch's start */
+    released(1, 2, 13);
     left(1);
     end_run();
     assert_proven(1);
     assert_int_equal(audit.consumers->epochs, 2);
-    assert_int_equal(audit.consumers->samples, 2 * LEN);
+    assert_int_equal(audit.consumers->samples, 2 * LEN + 13);
 }
 
 static void passes_over_a_resident_stream_are_epochs(void **state)
@@ -329,12 +334,12 @@ static void a_late_joiner_may_come_back_in_either_lap(void **state)
             if (from[i] >= 60)
                 place(2, 0, from[i], END);
             place(2, 0, from[i] >= 60 ? 0 : from[i], 60);
-            released(2, 1, 0);
+            released(2, 1, 1);
             left(2);
             end_run();
             assert_proven(1);
             assert_int_equal(audit.consumers->epochs, 1);
-            assert_int_equal(audit.consumers->samples + audit.consumers->by_token - audit.consumers->again, LEN);
+            assert_int_equal(audit.consumers->samples + audit.consumers->by_token - audit.consumers->again, LEN + 1);
             end(NULL);
         }
     }
@@ -496,6 +501,121 @@ static void a_second_lap_that_is_missing_is_found(void **state)
     released(1, 1, 5);
     end_run();
     assert_only(TSC_MISSING, 0, 0, 60);
+}
+
+static void between_two_laps_a_consumer_is_in_the_middle(void **state)
+{
+    (void)state;
+    run();
+    epochs(1);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    released(1, 1, 0); /* the end of its first lap, in the order of the ring */
+    died(1);
+    end_run();
+    assert_proven(1);
+    assert_only(TSC_MIDDLE, 0, LEN, 0);
+}
+
+static void a_consumer_may_give_back_more_than_its_place(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    released(1, 1, 0);
+    place(1, 0, 0, 60);
+    released(1, 0, 85); /* the side ring was made so far */
+    place(1, 1, 0, END);
+    released(1, 2, 0);
+    left(1);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.consumers->samples, 2 * LEN);
+    assert_int_equal(audit.consumers->epochs, 2);
+}
+
+static void a_ring_may_be_made_from_before_the_first_window(void **state)
+{
+    (void)state;
+    run();
+    epochs(1);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    place(1, 0, 57, 60); /* the side ring that it is moved to before it has read anything */
+    released(1, 0, 80);
+    released(1, 1, 0);
+    place(1, 0, 0, 60);
+    released(1, 0, 60);
+    left(1);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.consumers->epochs, 1);
+}
+
+static void who_comes_back_at_the_end_of_its_second_lap_goes_on_with_the_next_epoch(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    released(1, 1, 0);
+    place(1, 0, 0, 60);
+    released(1, 0, 64); /* more than its place: what the side ring had */
+    left(1);
+    resume(2, "late");
+    place(2, 0, 64, 60);  /* nothing is left of it, by its token, */
+    place(2, 0, 60, END); /* and by what it says itself: the place where it began, or has ended */
+    released(2, 0, 60);
+    place(2, 1, 0, END);
+    released(2, 2, 0);
+    left(2);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.findings.n, 0);
+    assert_int_equal(audit.consumers->epochs, 2);
+    assert_int_equal(audit.consumers->samples, 2 * LEN);
+}
+
+static void who_comes_back_between_its_laps_has_the_second_before_it(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "late");
+    place(1, 0, 60, END);
+    released(1, 1, 0);
+    left(1);
+    resume(2, "late");
+    place(2, 0, LEN, END);
+    place(2, 0, LEN, END);
+    released(2, 0, LEN);
+    place(2, 0, 0, 60);
+    released(2, 0, 60);
+    place(2, 1, 0, END);
+    released(2, 1, LEN);
+    left(2);
+    end_run();
+    assert_proven(1);
+    assert_int_equal(audit.findings.n, 0);
+    assert_int_equal(audit.consumers->samples, 2 * LEN);
+}
+
+static void an_epoch_that_is_read_once_more_is_found(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "trial");
+    place(1, 0, 0, END);
+    released(1, 1, 0);
+    place(1, 0, 0, END);
+    released(1, 0, 30);
+    left(1);
+    end_run();
+    assert_only(TSC_TWICE, 0, 0, 30);
 }
 
 static void a_second_lap_that_is_too_short_is_found(void **state)
@@ -712,6 +832,12 @@ int main(void)
         AUDIT(who_joins_in_the_middle_by_choice_is_noted),
         AUDIT(who_dies_in_the_middle_is_noted),
         AUDIT(a_second_lap_that_is_missing_is_found),
+        AUDIT(between_two_laps_a_consumer_is_in_the_middle),
+        AUDIT(a_consumer_may_give_back_more_than_its_place),
+        AUDIT(a_ring_may_be_made_from_before_the_first_window),
+        AUDIT(who_comes_back_at_the_end_of_its_second_lap_goes_on_with_the_next_epoch),
+        AUDIT(who_comes_back_between_its_laps_has_the_second_before_it),
+        AUDIT(an_epoch_that_is_read_once_more_is_found),
         AUDIT(a_second_lap_that_is_too_short_is_found),
         AUDIT(a_second_lap_that_is_too_long_is_found),
         AUDIT(samples_that_are_given_twice_are_found),

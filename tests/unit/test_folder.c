@@ -16,6 +16,7 @@
 #include <tsocket/tsocket.h>
 
 #include "inputs.h"
+#include "producer/fingerprint.h"
 #include "producer/source.h"
 
 static const struct tsp_source_limits limits = {.max_bytes = 1 << 20};
@@ -323,6 +324,10 @@ static void a_skip_list_leaves_samples_out_and_moves_the_others_up(void **state)
         assert_string_equal(some->ops->key(some, at), key);
         assert_int_equal(some->ops->label(some, at++), all->ops->label(all, i));
     }
+    char of_all[TSP_FINGERPRINT], of_some[TSP_FINGERPRINT];
+    tsp_fingerprint_dataset(all, of_all);
+    tsp_fingerprint_dataset(some, of_some);
+    assert_string_not_equal(of_all, of_some); /* who resumes notices */
     tsp_source_close(some);
     tsp_source_close(all);
 }

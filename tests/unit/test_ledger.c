@@ -357,6 +357,7 @@ static void what_the_daemon_writes_is_what_verify_reads(void **state)
     tsp_ledger_parked(ledger, 5, TSP_LEDGER_HELD);
     tsp_ledger_place(ledger, 5, 0, 0, 6);
     tsp_ledger_skipped(ledger, 5, 0, 2, 4);
+    tsp_ledger_released(ledger, 5, 0, 6);
     tsp_ledger_released(ledger, 5, 1, 0);
     tsp_ledger_left(ledger, 5, TSP_LEDGER_EVICTED);
     tsp_ledger_close(ledger);

@@ -644,6 +644,22 @@ static void the_longest_recipe_has_room(void **state)
     assert_true(strlen(recipe_of(line)) < TSP_RECIPE_TEXT_MAX);
 }
 
+static void a_switch_may_be_given_its_word(void **state)
+{
+    (void)state;
+    assert_true(parse("--exif off --shuffle on --aug --list ./off"));
+    assert_false(options.streams[0].recipe.exif);
+    assert_true(options.streams[0].recipe.shuffle && options.streams[0].aug && options.list);
+    assert_string_equal(options.streams[0].source, "./off");
+    done();
+    assert_true(parse("--exif=off /data"));
+    assert_false(options.streams[0].recipe.exif);
+    done();
+    assert_true(parse("--list off")); /* which is no setting, but something to do */
+    assert_string_equal(options.streams[0].source, "off");
+    done();
+}
+
 /* ---- lists of bad samples ---- */
 
 static void a_skip_list_may_differ_by_stream(void **state)
@@ -681,6 +697,7 @@ int main(void)
         cmocka_unit_test(a_streams_views_replace_the_common_ones),
         cmocka_unit_test(a_file_may_list_views),
         cmocka_unit_test(every_problem_of_a_view_is_said),
+        cmocka_unit_test(a_switch_may_be_given_its_word),
         cmocka_unit_test(a_skip_list_may_differ_by_stream),
         cmocka_unit_test(a_list_is_written_by_a_check_of_one_whole_dataset),
         cmocka_unit_test(defaults_are_those_of_the_recipe),

@@ -56,13 +56,32 @@ static void what_is_no_status_gives_no_text(void **state)
     assert_string_equal(text, "");
 }
 
+static void a_bar_is_as_long_as_what_is_done(void **state)
+{
+    (void)state;
+    char bar[TSP_PROGRESS_BAR + 1];
+    assert_string_equal(tsp_progress_bar(0, 7, bar), "....................");
+    assert_string_equal(tsp_progress_bar(9, 20, bar), "#########...........");
+    assert_string_equal(tsp_progress_bar(7, 7, bar), "####################");
+    assert_string_equal(tsp_progress_bar(UINT64_MAX, UINT64_MAX, bar), "####################");
+    assert_string_equal(tsp_progress_bar(0, 0, bar), "....................");
+}
+
+static void a_time_has_hours_minutes_and_seconds(void **state)
+{
+    (void)state;
+    char text[32];
+    assert_string_equal(tsp_progress_time(3723.9, text, sizeof(text)), "1:02:03");
+    assert_string_equal(tsp_progress_time(0.4, text, sizeof(text)), "0:00:00");
+    assert_string_equal(tsp_progress_time(-1, text, sizeof(text)), "0:00:00");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_tells_how_each_stream_goes),
-        cmocka_unit_test(a_line_is_cut_to_its_room),
-        cmocka_unit_test(the_summary_adds_up_the_streams),
-        cmocka_unit_test(what_is_no_status_gives_no_text),
+        cmocka_unit_test(a_line_tells_how_each_stream_goes), cmocka_unit_test(a_line_is_cut_to_its_room),
+        cmocka_unit_test(the_summary_adds_up_the_streams),   cmocka_unit_test(what_is_no_status_gives_no_text),
+        cmocka_unit_test(a_bar_is_as_long_as_what_is_done),  cmocka_unit_test(a_time_has_hours_minutes_and_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,11 @@ static void a_status_becomes_a_table(void **state)
         "\"bad\":{\"total\":4,\"kinds\":{\"truncated\":1,\"empty\":3}},\"held_back_by\":\"slow (99)\",\"consumers\":["
         "{\"id\":1,\"name\":\"slow\",\"pid\":99,\"batch\":64,\"hold\":2,\"shard\":[1,4],\"state\":\"reading\","
         "\"epoch\":1,"
-        "\"position\":1064,\"released\":1000,\"lag\":436,\"samples_per_s\":12.5,\"waited_s\":0.4}]}]}");
+        "\"first\":55,\"ring\":\"group\",\"lag\":436,\"samples_per_s\":12.5,\"waited_s\":0.4,\"slack_s\":45.1},"
+        "{\"name\":\"away\",\"state\":\"parked\",\"ring\":\"none\",\"parked_for\":\"paused\",\"parked_s\":2.5,"
+        "\"parked\":3},"
+        "{\"name\":\"behind\",\"state\":\"reading\",\"ring\":\"side\"}],"
+        "\"side_rings\":2,\"side_rings_used\":1,\"side_ring_bytes\":1048576,\"made_again\":600}]}");
     assert_rows_are_whole(text);
     assert_shows(text, "| main   pid 123   running   up 1:02:03   tsocketd 0.1.0 ");
     assert_shows(text, "decode threads busy 97 %, waiting for room 3 %");
@@ -61,10 +65,13 @@ static void a_status_becomes_a_table(void **state)
     assert_shows(text, "stream train   running   /data ");
     assert_shows(text, "epoch 1 of 3   1,009 samples, 1,008 good   1,234 samples/s   head at 1,500 ");
     assert_shows(text, "ring [##########..........] 500 of 1,000   1.5 MiB   largest batch 256 ");
-    assert_shows(text, "made 1,500   delivered 4,000   decodes saved 2,500   held back by slow (99) ");
+    assert_shows(text, "made 1,500   delivered 4,000   decodes saved 1,900   held back by slow (99) ");
     assert_shows(text, "bad samples 4   truncated 1   empty 3 ");
+    assert_shows(text, "side rings: 1 of 2 in use, 1.0 MiB each   made again for them 600 ");
     assert_shows(text,
-                 "slow                     99     64    2   1/4 reading       1       1,064     436    12.5     0.4s");
+                 "slow                     99     64   1/4 reading      1         55     436    12.5    0.4s   45.1s");
+    assert_shows(text, "    parked: paused, for 2.5 s; parked 3 times so far ");
+    assert_shows(text, " on side ");
     free(text);
 }
 
