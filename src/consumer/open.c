@@ -264,6 +264,7 @@ static void free_handle(struct tsocket *ts)
         ts->rings = ring->next;
         tsc_ring_close(ring);
     }
+    tsc_convert_gpu_close(ts->convert);
     tsc_gpu_close(ts->gpu);
     free(ts);
 }
