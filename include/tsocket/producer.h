@@ -72,6 +72,7 @@ struct tsocket_producer_options {
     uint32_t max_crashes;   /* consumers of one name that may die within a minute; then it is refused; 20; 0: any */
     bool exit_when_idle;    /* wait() answers TSOCKET_END when the last consumer has left; default false */
     const char *ledger;     /* a file that is to record who got what, for tsocketctl verify; default NULL: none */
+    const char *libraries;  /* others that the samples' bytes depend on, for provenance; copied; default NULL */
     const char *stage_names[TSOCKET_STAGES_MAX]; /* what claim.stage_ns[] count, for the status table */
     const uint32_t *allow_uids;                  /* users besides this one who may attach; copied; default none */
     uint32_t n_allow_uids;
@@ -101,6 +102,7 @@ struct tsocket_stream_options {
     const char *dataset_id;
     const char *recipe_id;
     uint64_t seed;
+    const char *recipe;     /* what recipe_id stands for, as a line, for provenance; copied; default NULL */
     uint32_t side_rings;    /* default 0 */
     uint64_t side_capacity; /* samples in each; default 0: 2 * max_batch */
     const char *source;     /* where the samples come from, for the status table; copied; may be NULL */

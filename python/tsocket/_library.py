@@ -141,6 +141,7 @@ class ProducerOptions(ctypes.Structure):
         ("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("wait_for", ctypes.c_uint32),
         ("join_grace_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32), ("side_share", ctypes.c_uint32),
         ("max_crashes", ctypes.c_uint32), ("exit_when_idle", ctypes.c_bool), ("ledger", ctypes.c_char_p),
+        ("libraries", ctypes.c_char_p),
         ("stage_names", ctypes.c_char_p * STAGES_MAX), ("allow_uids", ctypes.POINTER(ctypes.c_uint32)),
         ("n_allow_uids", ctypes.c_uint32), ("allow_gids", ctypes.POINTER(ctypes.c_uint32)),
         ("n_allow_gids", ctypes.c_uint32)]
@@ -155,7 +156,8 @@ class StreamOptions(ctypes.Structure):
         ("capacity", ctypes.c_uint64), ("max_batch", ctypes.c_uint32), ("on_bad", ctypes.c_int),
         ("max_bad", ctypes.c_uint64), ("null", ctypes.c_bool), ("resident", ctypes.c_bool),
         ("first_epoch", ctypes.c_uint64), ("dataset_id", ctypes.c_char_p), ("recipe_id", ctypes.c_char_p),
-        ("seed", ctypes.c_uint64), ("side_rings", ctypes.c_uint32), ("side_capacity", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64), ("recipe", ctypes.c_char_p), ("side_rings", ctypes.c_uint32),
+        ("side_capacity", ctypes.c_uint64),
         ("source", ctypes.c_char_p)]
 
 

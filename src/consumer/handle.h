@@ -76,7 +76,7 @@ struct tsocket {
     uint64_t asked_index; /* or 0 */
     bool must_ask;        /* what is to be read next is not known to be in the ring */
     bool asked_place;     /* a PLACE waits for its answer, */
-    uint32_t question;    /* the one of this number */
+    uint64_t said;        /* which has this number */
     bool paused;
     bool gone;        /* the lifeline has ended, */
     uint64_t gone_ns; /* seen then; 0: not */

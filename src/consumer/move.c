@@ -21,7 +21,7 @@ bool tsc_move_is_due(const struct tsocket *ts)
 
 static int say_place(struct tsocket *ts, const char *type)
 {
-    struct tsi_hello message = {.place = ts->walk.from, .question = ++ts->question};
+    struct tsi_hello message = {.place = ts->walk.from, .number = ++ts->said};
 
     strcpy(message.type, type);
     return tsc_link_say(&ts->link, &message);
@@ -144,7 +144,7 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len)
         rc = take_ring(ts, &move, &ring);
     if (rc != TSOCKET_OK)
         return give_up(ts, rc, tsocket_last_error());
-    if (!ts->asked_place || move.question != ts->question) /* it has asked for another place since, or has paused */
+    if (!ts->asked_place || move.number != ts->said) /* it is elsewhere meanwhile, and has said so: this was too late */
         return TSOCKET_OK;
     ring = find_ring(ts, move.ring);
     if (ring == NULL)

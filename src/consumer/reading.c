@@ -38,16 +38,18 @@ static size_t place_of(const struct tsc_stream *stream, uint64_t epoch)
     return low;
 }
 
-uint64_t tsc_stream_length(const struct tsc_stream *stream, uint64_t epoch)
+uint64_t tsc_stream_length(const struct tsc_stream *of, uint64_t epoch)
 {
+    const struct tsc_stream *stream = of->same;
     uint64_t like = stream->resident ? 0 : epoch;
     size_t i = place_of(stream, like);
 
     return i < stream->n_lengths && stream->lengths[i].epoch == like ? stream->lengths[i].len : TSC_TO_THE_END;
 }
 
-void tsc_stream_set_length(struct tsc_stream *stream, uint64_t epoch, uint64_t len, struct tsc_findings *findings)
+void tsc_stream_set_length(struct tsc_stream *of, uint64_t epoch, uint64_t len, struct tsc_findings *findings)
 {
+    struct tsc_stream *stream = of->same;
     uint64_t before = tsc_stream_length(stream, epoch);
     size_t i = place_of(stream, epoch);
     void *items = stream->lengths;
@@ -429,7 +431,7 @@ static void continue_here(struct tsc_reading *reading, const struct tsc_reading 
 static void continue_later(struct tsc_reading *reading, struct tsc_reading *before, uint64_t epoch, uint64_t index,
                            struct tsc_findings *findings)
 {
-    const struct tsc_stream *stream = before->stream;
+    const struct tsc_stream *stream = before->stream->same;
     struct tsc_consumer *who = reading->who;
     uint64_t begun = tsc_reading_epoch(before);
 
@@ -451,7 +453,7 @@ static void continue_later(struct tsc_reading *reading, struct tsc_reading *befo
 static void continue_earlier(struct tsc_reading *reading, const struct tsc_reading *before, uint64_t epoch,
                              uint64_t index)
 {
-    const struct tsc_stream *stream = before->stream;
+    const struct tsc_stream *stream = before->stream->same;
     uint64_t again = 0;
 
     for (size_t i = place_of(stream, epoch);

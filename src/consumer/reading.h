@@ -43,7 +43,7 @@ struct tsc_stream {
     char *recipe;
     uint64_t seed;
     bool resident;              /* every epoch is epoch 0 again */
-    struct tsc_length *lengths; /* by epoch, rising */
+    struct tsc_length *lengths; /* by epoch, rising; of the first one (`same`) only, for all */
     size_t n_lengths;
     size_t lengths_room;
     struct tsc_stream *same;  /* the first one of this name, data, recipe and seed, in an earlier run; or itself */

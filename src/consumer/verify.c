@@ -196,7 +196,7 @@ static cJSON *stream_json(const struct tsc_stream *stream)
     cJSON_AddStringToObject(object, "dataset", stream->dataset);
     cJSON_AddStringToObject(object, "recipe", stream->recipe);
     cJSON_AddRawToObject(object, "seed", seed); /* has more digits than a double */
-    add_number(object, "epochs", stream->n_lengths);
+    add_number(object, "epochs", stream->same->n_lengths);
     return object;
 }
 

@@ -212,12 +212,12 @@ static bool has_place(const struct tsi_hello *hello)
     return is(hello, "PLACE") || is(hello, "PAUSE");
 }
 
-static char *pack_place(cJSON *json, const struct tsi_place *place, uint32_t question)
+static char *pack_place(cJSON *json, const struct tsi_hello *hello)
 {
-    add_number(json, "epoch", place->epoch);
-    add_number(json, "index", place->index);
-    add_number(json, "removed", place->removed);
-    add_number(json, "question", question);
+    add_number(json, "epoch", hello->place.epoch);
+    add_number(json, "index", hello->place.index);
+    add_number(json, "removed", hello->place.removed);
+    add_number(json, "number", hello->number);
     return print_and_delete(json, 6);
 }
 
@@ -236,7 +236,7 @@ char *tsi_hello_pack(const struct tsi_hello *hello)
     cJSON_AddStringToObject(json, "type", hello->type);
     cJSON_AddStringToObject(json, "token", hello->token);
     if (has_place(hello))
-        return pack_place(json, &hello->place, hello->question);
+        return pack_place(json, hello);
     if (is(hello, "SET"))
         return pack_setting(json, hello);
     if (!is(hello, "HELLO"))
@@ -301,16 +301,16 @@ static int get_hello_body(const cJSON *json, struct tsi_hello *hello)
     return rc;
 }
 
-static int get_place(const cJSON *json, struct tsi_place *place, uint32_t *question)
+static int get_place(const cJSON *json, struct tsi_hello *hello)
 {
-    int rc = get_number(json, "epoch", 0, TSI_NUMBER_MAX, &place->epoch);
+    int rc = get_number(json, "epoch", 0, TSI_NUMBER_MAX, &hello->place.epoch);
 
     if (rc == TSOCKET_OK)
-        rc = get_number(json, "index", 0, TSI_NUMBER_MAX, &place->index);
+        rc = get_number(json, "index", 0, TSI_NUMBER_MAX, &hello->place.index);
     if (rc == TSOCKET_OK)
-        rc = get_number(json, "removed", 0, TSI_NUMBER_MAX, &place->removed);
+        rc = get_number(json, "removed", 0, TSI_NUMBER_MAX, &hello->place.removed);
     if (rc == TSOCKET_OK)
-        rc = get_u32(json, "question", 0, UINT32_MAX, question);
+        rc = get_number(json, "number", 0, TSI_NUMBER_MAX, &hello->number);
     return rc;
 }
 
@@ -341,7 +341,7 @@ int tsi_hello_unpack(const char *text, size_t len, struct tsi_hello *hello_out)
     if (rc == TSOCKET_OK && is(&hello, "HELLO"))
         rc = get_hello_body(json, &hello);
     else if (rc == TSOCKET_OK && has_place(&hello))
-        rc = get_place(json, &hello.place, &hello.question);
+        rc = get_place(json, &hello);
     else if (rc == TSOCKET_OK && is(&hello, "SET"))
         rc = get_setting(json, &hello);
     cJSON_Delete(json);
@@ -567,7 +567,7 @@ char *tsi_move_pack(const struct tsi_move *move)
     cJSON_AddStringToObject(json, "type", move->refused != TSOCKET_OK ? "REFUSED" : "MOVE");
     if (move->refused != TSOCKET_OK)
         return pack_refusal(json, move->refused, move->reason);
-    add_number(json, "question", move->question);
+    add_number(json, "number", move->number);
     add_number(json, "ring", move->ring);
     add_number(json, "memory", move->memory);
     add_number(json, "capacity", move->capacity);
@@ -578,7 +578,7 @@ char *tsi_move_pack(const struct tsi_move *move)
 
 static int get_move(const cJSON *json, struct tsi_move *move)
 {
-    int rc = get_u32(json, "question", 0, UINT32_MAX, &move->question);
+    int rc = get_number(json, "number", 0, TSI_NUMBER_MAX, &move->number);
 
     if (rc == TSOCKET_OK)
         rc = get_u32(json, "ring", 0, UINT32_MAX, &move->ring);

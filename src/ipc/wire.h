@@ -73,7 +73,7 @@ struct tsi_hello { /* also the envelope of everything else that is said to a dae
     char type[16]; /* "STATUS", "STOP", "DRAIN" need the token only; "PLACE", "PAUSE", "SET" see below */
     char token[TSI_RANDOM_HEX];
     struct tsi_place place;            /* PLACE and PAUSE only: where the consumer stands */
-    uint32_t question;                 /* likewise: its number, which the answer repeats */
+    uint64_t number;                   /* PLACE and PAUSE only: the consumer counts what it says */
     char setting[TSI_SETTING_MAX];     /* SET only, with stream and name: "KEY=VALUE" for that consumer */
     char stream[TSOCKET_NAME_MAX + 1]; /* empty: the daemon's first */
     char name[TSOCKET_NAME_MAX + 1];   /* of the consumer; printable ASCII */
@@ -117,7 +117,7 @@ struct tsi_welcome {
 struct tsi_move {
     int refused; /* as above: TSOCKET_ELAPPED where it was evicted */
     char reason[TSI_REASON_MAX];
-    uint32_t question; /* that it answers: the consumer may have asked again meanwhile, or have thought better of it */
+    uint64_t number;   /* of the PLACE that is answered */
     uint32_t ring;     /* 0: the group's; the current one: it stays */
     bool memory;       /* two descriptors have been sent before it */
     uint64_t capacity; /* of that ring */

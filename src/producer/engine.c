@@ -89,6 +89,7 @@ static void free_producer(struct tsocket_producer *producer)
 {
     tsp_ledger_close(producer->ledger);
     tsi_runtime_give_back(&producer->runtime);
+    free(producer->libraries);
     free(producer->allow_uids);
     free(producer->allow_gids);
     free(producer);
@@ -97,7 +98,7 @@ static void free_producer(struct tsocket_producer *producer)
 int tsocket_producer_open(const struct tsocket_producer_options *options, struct tsocket_producer **producer_out)
 {
     struct tsocket_producer *producer;
-    int rc;
+    int rc = TSOCKET_OK;
 
     if (options == NULL || producer_out == NULL || options->size != sizeof(*options) || options->name == NULL)
         return tsi_fail(TSOCKET_EINVAL,
@@ -109,7 +110,10 @@ int tsocket_producer_open(const struct tsocket_producer_options *options, struct
     producer->options = *options;
     producer->runtime.lock_fd = -1;
     producer->listener = producer->epoll_fd = producer->wake_fd = -1;
-    rc = copy_ids(options->allow_uids, options->n_allow_uids, &producer->allow_uids);
+    if (options->libraries != NULL && (producer->libraries = strdup(options->libraries)) == NULL)
+        rc = tsi_fail(TSOCKET_ENOMEM, "no memory for a text");
+    if (rc == TSOCKET_OK)
+        rc = copy_ids(options->allow_uids, options->n_allow_uids, &producer->allow_uids);
     if (rc == TSOCKET_OK)
         rc = copy_ids(options->allow_gids, options->n_allow_gids, &producer->allow_gids);
     if (rc == TSOCKET_OK)

@@ -24,6 +24,7 @@ struct tsocket_producer {
     /* constant after start */
     char name[TSOCKET_NAME_MAX + 1];
     struct tsocket_producer_options options;
+    char *libraries; /* or NULL */
     uint32_t *allow_uids;
     uint32_t *allow_gids;
     struct tsi_runtime runtime;

@@ -111,6 +111,8 @@ static void record(struct tsp_ledger *ledger, const struct tsi_record *what)
         return;
     ledger->news = true;
     append(ledger, what);
+    if (what->kind != TSI_RECORD_RELEASED && !ledger->failing)
+        write_out(ledger);
 }
 
 static uint64_t real_time_ns(void)

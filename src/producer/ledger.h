@@ -4,9 +4,10 @@
  *
  *     stream, epoch, attach, place, released, skipped, parked, left --> memory --flush--> FILE, appended
  *
- * One thread at a time: whoever holds the producer's lock. No call waits for anything but the page cache: records are
- * kept in memory until flush is called, which is to happen about once a second, or until there are many. Releases of
- * one consumer between two flushes become one record. See ../ipc/record.h for the file.
+ * One thread at a time: whoever holds the producer's lock. No call waits for anything but the page cache: releases are
+ * kept in memory until flush is called, which is to happen about once a second, or until there are many; those of one
+ * consumer meanwhile become one record. What a token cannot make up for, who came and how long an epoch was, is written
+ * at once: a daemon that is killed leaves that behind. See ../ipc/record.h for the file.
  *
  * A file that cannot be written (the disk is full) never ends the run and is never passed over in silence: it is logged
  * once, records are kept in memory as long as they fit, and what does not is counted by a record of its own, so that

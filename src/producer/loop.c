@@ -233,6 +233,7 @@ static void tick(struct tsocket_producer *producer, uint64_t now_ns)
         return;
     tsp_status_tick(producer, now_ns);
     tsp_ledger_flush(producer->ledger);
+    tsi_runtime_watch(&producer->runtime);
     for (uint32_t i = producer->roster.n; i > 0; i--) {
         struct tsp_consumer *consumer = producer->roster.consumers[i - 1];
 

@@ -48,18 +48,18 @@ static bool is_next_epoch(const struct tsp_stream *stream, const struct tsi_plac
     return place->epoch == stream->filler.epoch + 1 && place->index == 0;
 }
 
-/* Whoever stands there has had everything: it only waits to be told so. */
-static bool is_behind_the_last(const struct tsp_stream *stream, const struct tsi_place *place)
-{
-    return stream->options.epochs > 0 && place->epoch == stream->options.epochs && place->index == 0;
-}
-
 /* A producer that cannot go back still tells its consumers of their settings, and evicts: where they read. */
 static bool is_in_group(const struct tsp_stream *stream, const struct tsi_place *place)
 {
     uint64_t position;
 
     return find(stream, place, &position) || is_next_epoch(stream, place);
+}
+
+/* Whoever stands there has had everything: it only waits to be told so. */
+static bool is_behind_the_last(const struct tsp_stream *stream, const struct tsi_place *place)
+{
+    return stream->options.epochs > 0 && place->epoch == stream->options.epochs && place->index == 0;
 }
 
 static int check_place(const struct tsp_stream *stream, const struct tsi_place *place)
@@ -138,8 +138,8 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
     wraps = late && consumer->second_lap && index < consumer->wrap;
     if (late && !consumer->second_lap)
         index = MAX(index, consumer->wrap); /* it may be able to say only a place before its first sample */
-    if (wraps && place->index == 0)
-        tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->stream, place->epoch).len);
+    if (wraps && place->index == 0 && consumer->ring != NULL && place->epoch >= tsp_stream_oldest_epoch(consumer->ring))
+        tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->ring, place->epoch).len);
     if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
         tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
     tsp_ledger_place(ledger, consumer->id, place->epoch, index, wraps ? consumer->wrap : UINT64_MAX);
@@ -270,8 +270,8 @@ static void move_to_group(struct tsp_stream *stream, const struct tsp_roster *ro
 }
 
 /*
- * It waits for an epoch that has not begun. Where it has read to the end of the one before, nothing changes; where its
- * lap ended sooner, the ring would never get there if it counted.
+ * It waits for an epoch that has not begun. Where it has read the group's ring so far, nothing changes, unless its lap
+ * ended so soon that the ring would never come to the epoch's end if it counted.
  */
 static void wait_in_group(struct tsp_stream *stream, struct tsp_consumer *consumer)
 {
@@ -305,17 +305,12 @@ static bool move_to_side(struct tsp_stream *stream, struct tsp_consumer *consume
     return true;
 }
 
-static bool reads_side(const struct tsp_consumer *consumer)
-{
-    return consumer->ring != NULL && consumer->ring->home != NULL;
-}
-
 bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster, struct tsp_consumer *consumer,
                      uint64_t now_ns, struct tsi_move *move_out, bool *same_out)
 {
     uint64_t position;
 
-    *move_out = (struct tsi_move){.max_lag = consumer->max_lag};
+    *move_out = (struct tsi_move){.number = consumer->place_number, .max_lag = consumer->max_lag};
     if (consumer->evicted) {
         consumer->asks = false;
         move_out->refused = tsi_fail(TSOCKET_ELAPPED, "detached: the group has waited for it for too long");
@@ -330,7 +325,7 @@ bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster,
         wait_in_group(stream, consumer);
     } else if (tsp_side_is_free(stream, roster)) {
         return false; /* the group's ring begins at a token: see begin_at_token */
-    } else if (is_next_epoch(stream, &consumer->place) && !reads_side(consumer)) {
+    } else if (is_next_epoch(stream, &consumer->place) && (consumer->ring == NULL || consumer->ring == stream)) {
         wait_in_group(stream, consumer);
     } else if (!tsp_side_fits(stream, &consumer->hello) || !move_to_side(stream, consumer)) {
         return false;

@@ -207,6 +207,8 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
 
     cJSON_AddStringToObject(json, "name", stream->name);
     cJSON_AddStringToObject(json, "source", stream->source);
+    if (stream->recipe != NULL)
+        cJSON_AddStringToObject(json, "recipe", stream->recipe);
     cJSON_AddStringToObject(json, "state", stream_state(stream, roster));
     add(json, "epoch", filler->epoch);
     add(json, "epochs", stream->options.epochs);
@@ -248,6 +250,8 @@ char *tsp_status_print(const struct tsocket_producer *producer, uint64_t now_ns)
     cJSON_AddStringToObject(json, "daemon", producer->name);
     add(json, "pid", (uint64_t)getpid());
     cJSON_AddStringToObject(json, "version", tsocket_version());
+    if (producer->libraries != NULL)
+        cJSON_AddStringToObject(json, "libraries", producer->libraries);
     cJSON_AddNumberToObject(json, "uptime_s", seconds(now_ns - producer->started_ns));
     cJSON_AddStringToObject(json, "state", producer_state(producer));
     put(json, "workers", workers_json(producer));

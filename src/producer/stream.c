@@ -10,6 +10,7 @@
 #include "../ipc/log.h"
 #include "../ipc/step.h"
 #include "join.h"
+#include "side.h"
 
 enum {
     BAD_LINES_PER_EPOCH = 20, /* log lines about single samples; the epoch's end sums up */
@@ -150,7 +151,9 @@ int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t numbe
     stream->number = number;
     stream->join_grace_ns = join_grace_ms * TSI_NS_PER_MS;
     tsi_log_quote(options.source != NULL ? options.source : "", stream->source, sizeof(stream->source));
-    if (options.dataset_id != NULL)
+    if (options.recipe != NULL && (stream->recipe = strdup(options.recipe)) == NULL)
+        rc = tsi_fail(TSOCKET_ENOMEM, "no memory for a recipe");
+    if (rc == TSOCKET_OK && options.dataset_id != NULL)
         rc = tsi_origin_make(options.dataset_id, options.recipe_id, options.seed, stream->origin);
     if (rc == TSOCKET_OK)
         rc = add_sides(stream, watcher);
@@ -170,6 +173,7 @@ void tsp_stream_destroy(struct tsp_stream *stream)
     tsp_store_fini(&stream->store);
     tsi_arena_close(&stream->page);
     tsp_filler_fini(&stream->filler);
+    free(stream->recipe);
     free(stream);
 }
 
@@ -253,14 +257,18 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
                                struct tsi_welcome *welcome)
 {
     const struct tsp_filler *filler = &stream->filler;
+    uint64_t position;
 
     welcome->from = consumer->place;
-    if (consumer->hello.resume[0] != '\0' || stream->options.resident) { /* it knows best where it is */
-        bool in_group = consumer->state == TSP_READING && !stream->options.resident;
-
+    if (consumer->state == TSP_READING && consumer->ring == stream &&
+        tsp_side_find(stream, &consumer->place, &position) && position == consumer->released) {
+        welcome->epoch = consumer->place.epoch; /* in its own words: an epoch's end is not the next one's begin */
+        welcome->first = consumer->place.index;
+        welcome->position = position;
+    } else if (consumer->state == TSP_PARKED || stream->options.resident) { /* it knows best where it is */
         welcome->epoch = consumer->place.epoch;
         welcome->first = consumer->place.index;
-        welcome->position = in_group ? consumer->released : welcome->first;
+        welcome->position = welcome->first;
     } else if (consumer->state == TSP_JOINING) { /* expected: the epoch before may still lose samples */
         welcome->epoch = consumer->epoch;
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;

@@ -38,6 +38,7 @@ struct tsp_stream {
     uint32_t number;
     char name[TSOCKET_NAME_MAX + 1];
     char source[TSP_SOURCE_TEXT];
+    char *recipe; /* or NULL */
     struct tsocket_stream_options options;
     uint64_t join_grace_ns;
     uint64_t collect_ns; /* so long the first who comes with a token waits for others, to begin at the first place */

@@ -77,7 +77,6 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
             continue;
         if (move.refused != TSOCKET_OK)
             snprintf(move.reason, sizeof(move.reason), "%s", tsocket_last_error());
-        move.question = consumer->question;
         move.memory = !same;
         if (!same) {
             strcpy(move.arena, consumer->ring->store.tickets[consumer->memory]);
@@ -228,6 +227,8 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     TSI_STEP(HELLO_HEARD);
     if (stream != NULL)
         rc = check_crashes(producer, hello, now_ns);
+    if (rc == TSOCKET_OK && producer->outcome != TSOCKET_OK)
+        rc = tsi_fail(TSOCKET_GONE, "the daemon %s is ending", producer->name);
     if (rc == TSOCKET_OK) {
         consumer->hello = *hello;
         consumer->max_hold_ns = producer->options.max_hold_ms * TSI_NS_PER_MS;
@@ -367,11 +368,11 @@ static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *c
     if (!count_useless(producer, consumer)) /* it may well change something, but not that often */
         return;
 
+    consumer->place_number = said->number;
     int rc = strcmp(said->type, "PAUSE") == 0 ? tsp_side_pause(consumer, &said->place, now_ns)
                                               : tsp_side_ask(consumer, &said->place, now_ns);
 
     TSI_STEP(PLACE_HEARD);
-    consumer->question = said->question;
     if (rc == TSOCKET_OK)
         return;
     tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
@@ -525,7 +526,8 @@ static bool changes_something(const struct tsp_consumer *consumer, const struct 
 
     switch (hot->kind) {
     case TSI_WANT:
-        return current && !(consumer->wants && consumer->want_epoch == hot->a && consumer->want_index == hot->b);
+        return (current || consumer->ring == NULL) &&
+               !(consumer->wants && consumer->want_epoch == hot->a && consumer->want_index == hot->b);
     case TSI_RELEASE:
         return hot->b > consumer->received || (current && hot->a > consumer->released);
     case TSI_SKIPPED:

@@ -207,6 +207,8 @@ class RestartTest(SystemTest):
         daemon = start()
         taps = [self.tap(daemon, batch, "--name", f"b{batch}", "--hold-ms", "3", "--epochs", "9", "--join", "catch-up",
                          "--reconnect-ms", "60000") for batch in (5, 7, 16)]
+        for tap in taps:
+            tap.attached()
         for _ in range(4):
             taps[0].wait_batches(taps[0].seen() + dice.randrange(1, 100))
             daemon.kill()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tsocketd under a service manager: what it says, what it obeys, what it leaves behind, how it ends."""
+import json
 import os
 import re
 import shutil
@@ -164,6 +165,24 @@ class LogTest(SystemTest):
         self.assertEqual([line for line in lines if not re.match(r"<[3467]>\S", line)], [])
         self.assertTrue(any(line.startswith("<4>") and "refused" in line for line in lines), lines)
         self.assertTrue(any(line.startswith("<6>serving as main") for line in lines), lines)
+
+
+class ProvenanceTest(SystemTest):
+    def test_it_tells_what_a_paper_needs(self):
+        daemon = self.start_daemon("synthetic:101x8x8", "--ring", "64", "--seed", "18446744073709551615", "--no-shuffle")
+        said = json.loads(self.ctl("provenance", "main", "--json").stdout)
+        (stream,) = said["streams"]
+        self.assertEqual((stream["name"], stream["source"], stream["epoch_samples"]), ("train", "synthetic:101x8x8", 101))
+        self.assertEqual(stream["seed"], 2**64 - 1)
+        self.assertRegex(stream["dataset"], "^[0-9a-f]{16}$")
+        self.assertRegex(stream["recipe_id"], "^[0-9a-f]{16}$")
+        self.assertIn("shuffle=off", stream["recipe"].split())
+        self.assertRegex(said["libraries"], r"libjpeg.* \d+.*, libpng \d+\.\d+")
+        text = self.ctl("provenance", "main").stdout
+        for word in (stream["dataset"], stream["recipe_id"], stream["recipe"], said["libraries"], "18446744073709551615"):
+            self.assertIn(word, text)
+        self.assertEqual(daemon.terminate(), 0)
+        self.assertEqual(self.ctl("provenance", "main", check=False).returncode, 1)
 
 
 class ExitStatusTest(SystemTest):

@@ -64,7 +64,9 @@ class SweepTest(SystemTest):
         victim = late = dying = None
         end = time.monotonic() + patient(float(os.environ.get("TSOCKET_SWEEP_SECONDS", "30")))
         daemon = run.daemon
-        while victim is None or daemon_runs(run) or not all([t.done() for t in run.trainers]):
+        while True:
+            if all([t.done() for t in run.trainers]) and victim is not None and not daemon_runs(run):
+                break
             if time.monotonic() > end:
                 raise AssertionError(run.describe())
             if victim is None and first.tap.seen() >= 10:

@@ -343,6 +343,32 @@ static void a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epo
     rig_close(rig);
 }
 
+/* Its epoch's end is to come, and is where the next epoch begins, which others read already. */
+static void a_token_of_an_epochs_last_batch_is_taken_when_the_next_epoch_has_begun(void **state)
+{
+    struct rig *rig = rig_with(TSOCKET_BAD_SKIP, 0);
+    char token[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket *one = rig_attach(10, NULL), *two = rig_attach(10, NULL);
+    struct tsocket_batch batch;
+
+    (void)state;
+    for (uint64_t index = 0; index < SAMPLES; index += 10) {
+        rig_expect_batch(one, 0, index, 10, &batch);
+        assert_int_equal(tsocket_token(one, &batch, token), TSOCKET_OK);
+        assert_int_equal(tsocket_release(one, &batch), TSOCKET_OK);
+        rig_expect_and_release(two, 0, index, 10);
+    }
+    tsocket_close(one);
+    rig_expect_epoch_end(two, 0, SAMPLES);
+    rig_expect_batch(two, 1, 0, 10, &batch);
+    one = go_on(5, token);
+    rig_expect_epoch_end(one, 0, SAMPLES);
+    rig_expect_and_release(one, 1, 0, 5);
+    tsocket_close(one);
+    tsocket_close(two);
+    rig_close(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_token_of_another_run_is_refused_and_says_what_differs),
         cmocka_unit_test(what_a_producer_cannot_make_again_has_no_tokens),
         cmocka_unit_test(a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch),
+        cmocka_unit_test(a_token_of_an_epochs_last_batch_is_taken_when_the_next_epoch_has_begun),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

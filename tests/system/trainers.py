@@ -28,7 +28,7 @@ class Trainer:
                         *options]
         if world > 1:
             self.options += ["--shard", f"{rank}/{world}"]
-        self.killed = self.missed = False
+        self.killed = self.missed = self.skips = False
         self.taps = [self.start(step=step)]
 
     def __repr__(self):
@@ -141,6 +141,8 @@ class Judge:
         if trainer.world > 1:
             self.shares.setdefault((end["epoch"], trainer.world, trainer.batch), {})[trainer.rank] = set(places)
             return
+        if trainer.skips:
+            return
         missing = set(range(end["samples"])) - set(places)
         if is_first and trainer.join == "now":
             missing -= set(range(min(places, default=0)))
@@ -219,6 +221,12 @@ class Run:
             if time.monotonic() > end:
                 raise AssertionError(self.describe())
             time.sleep(0.005)
+
+    def end(self):
+        """All have ended: so does the daemon, at the latest when it is told to."""
+        self.daemon.go_on()
+        self.daemon.signal(signal.SIGTERM)
+        self.test.assertIn(self.daemon.wait(10), (0, NOTHING_LEFT), self.daemon.stderr()[-2000:])
 
     def describe(self):
         status = self.test.ctl("status", self.name, "--json", check=False).stdout

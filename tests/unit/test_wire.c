@@ -218,10 +218,10 @@ static void cut_and_spoilt_messages_are_survived(void **state)
 static void places_settings_and_moves_come_out_as_they_went_in(void **state)
 {
     const struct tsi_hello place = {
-        .type = "PLACE", .token = "00", .place = {.epoch = 3, .index = TSI_NUMBER_MAX, .removed = 7}, .question = 12};
+        .type = "PLACE", .token = "00", .place = {.epoch = 3, .index = TSI_NUMBER_MAX, .removed = 7}, .number = 12};
     const struct tsi_hello setting = {
         .type = "SET", .token = "00", .stream = "val", .name = "a b", .setting = "max-hold=2s"};
-    const struct tsi_move move = {.question = 12, .ring = 17, .memory = true, .capacity = 512, .max_lag = 9};
+    const struct tsi_move move = {.number = 3, .ring = 17, .memory = true, .capacity = 512, .max_lag = 9};
     struct tsi_hello again;
     struct tsi_move moved;
     char *text = tsi_hello_pack(&place);
@@ -229,7 +229,7 @@ static void places_settings_and_moves_come_out_as_they_went_in(void **state)
     (void)state;
     assert_int_equal(tsi_hello_unpack(text, strlen(text), &again), TSOCKET_OK);
     assert_memory_equal(&again.place, &place.place, sizeof(place.place));
-    assert_int_equal(again.question, 12);
+    assert_int_equal(again.number, 12);
     free(text);
     text = tsi_hello_pack(&setting);
     assert_int_equal(tsi_hello_unpack(text, strlen(text), &again), TSOCKET_OK);
@@ -239,8 +239,8 @@ static void places_settings_and_moves_come_out_as_they_went_in(void **state)
     free(text);
     text = tsi_move_pack(&move);
     assert_int_equal(tsi_move_unpack(text, strlen(text), &moved), TSOCKET_OK);
-    assert_true(moved.question == 12 && moved.ring == 17 && moved.memory && moved.capacity == 512 &&
-                moved.max_lag == 9 && moved.refused == TSOCKET_OK);
+    assert_true(moved.number == 3 && moved.ring == 17 && moved.memory && moved.capacity == 512 && moved.max_lag == 9 &&
+                moved.refused == TSOCKET_OK);
     free(text);
 }
 
