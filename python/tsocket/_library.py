@@ -98,7 +98,8 @@ class Info(ctypes.Structure):
         ("n_fields", ctypes.c_uint32), ("fields", Field * FIELDS_MAX), ("batch_size", ctypes.c_uint32),
         ("epoch_samples", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
         ("position", ctypes.c_uint64), ("first", ctypes.c_uint64), ("capacity", ctypes.c_uint64),
-        ("resident", ctypes.c_bool), ("catch_up", ctypes.c_bool)]
+        ("resident", ctypes.c_bool), ("catch_up", ctypes.c_bool), ("memory", ctypes.c_int), ("device", ctypes.c_int),
+        ("device_uuid", ctypes.c_char * 48)]
 
 
 class Batch(ctypes.Structure):
@@ -158,7 +159,7 @@ class StreamOptions(ctypes.Structure):
         ("first_epoch", ctypes.c_uint64), ("dataset_id", ctypes.c_char_p), ("recipe_id", ctypes.c_char_p),
         ("seed", ctypes.c_uint64), ("recipe", ctypes.c_char_p), ("side_rings", ctypes.c_uint32),
         ("side_capacity", ctypes.c_uint64),
-        ("source", ctypes.c_char_p)]
+        ("source", ctypes.c_char_p), ("device", ctypes.c_char_p), ("share", ctypes.c_int)]
 
 
 # By the name of the C struct: what tests/python/test_layout.py compares with the headers.
