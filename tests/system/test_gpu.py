@@ -94,6 +94,22 @@ class GpuTest(SystemTest):
         daemon.terminate()
         self.assert_nothing_is_left()
 
+    def test_the_doctor_says_what_works_and_what_to_change(self):
+        said = self.ctl("doctor").stdout
+        self.assertIn("ok  runtime folder", said)
+        for line in ("ok  cuda:0 ", "ok  cuda:0 vmm", "ok  cuda:1 ipc"):
+            self.assertIn(line, said)
+        self.assertIn("Everything works here.", said)
+        self.environment["SIMCUDA_ATTRIBUTES"] = "102=0,133=1"
+        said = self.ctl("doctor").stdout
+        self.assertIn("under MPS", said)
+        self.assertIn("no  cuda:0 vmm", said)
+        self.environment["TSOCKET_LIBCUDA"] = os.path.join(self.folder, "none.so")
+        said = self.ctl("doctor").stdout
+        self.assertIn("no  CUDA driver", said)
+        self.assertIn("First: for GPUs: install the NVIDIA driver", said)
+        self.assert_nothing_is_left()
+
 
 if __name__ == "__main__":
     unittest.main()
