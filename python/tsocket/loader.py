@@ -522,6 +522,7 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
         raise Invalid(f"fields is the string {fields!r}; it must be a list of names")
     options.fields = ",".join(fields).encode() if fields is not None else None
     options.consumer_name = (consumer_name or os.path.basename(sys.argv[0]) or "python").encode()
+    options.device = b"host"  # what NumPy and buffers of the interpreter can reach
     return options
 
 

@@ -49,6 +49,30 @@ int tsocket_copy(const struct tsocket *ts, const struct tsocket_batch *batch, ui
                            ts->welcome.layout.fields[ts->fields[field]].sample_bytes * batch->count);
 }
 
+int tsocket_convert_on(struct tsocket *ts, const struct tsocket_conversion *conversion, const struct tsocket_pick *pick,
+                       const uint8_t *from, uint64_t images, uint64_t pixels, void *to, void *stream)
+{
+    static const struct tsocket_pick all = {.index = NULL};
+    struct tsc_convert_shape shape;
+    int rc;
+
+    if (ts == NULL || conversion == NULL || from == NULL || to == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_convert_on: NULL");
+    if (tsc_handle_check(ts) != TSOCKET_OK)
+        return TSOCKET_EFORK;
+    if (ts->kind == TSI_ARENA_HOST)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_convert_on: the data is in host memory; use tsocket_convert_picked");
+    rc = tsc_convert_check(conversion);
+    if (rc == TSOCKET_OK)
+        rc = tsc_convert_shape(conversion, pick != NULL ? pick : &all, images, pixels, &shape);
+    if (rc == TSOCKET_OK && images > 0 && pixels > 0 && ts->convert == NULL)
+        rc = tsc_convert_gpu_open(ts->gpu, &ts->convert);
+    if (rc != TSOCKET_OK || images == 0 || pixels == 0)
+        return rc;
+    return tsc_convert_gpu_run(ts->convert, conversion, pick != NULL ? pick : &all, &shape, (uintptr_t)from,
+                               (uintptr_t)to, stream);
+}
+
 /* --- telling the daemon */
 
 int tsc_handle_send(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t b)

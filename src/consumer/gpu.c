@@ -100,7 +100,7 @@ int tsc_gpu_alloc(struct tsc_gpu *gpu, uint64_t bytes, uint64_t *address_out)
 
     if (rc != TSOCKET_OK)
         return rc;
-    return conclude(gpu, gpu->device.cuda.cuMemAlloc(address_out, bytes), "no memory for padded batches: cuMemAlloc");
+    return conclude(gpu, gpu->device.cuda.cuMemAlloc(address_out, bytes), "cuMemAlloc");
 }
 
 void tsc_gpu_free(struct tsc_gpu *gpu, uint64_t address)
@@ -118,6 +118,15 @@ int tsc_gpu_copy(struct tsc_gpu *gpu, uint64_t to, uint64_t from, uint64_t bytes
     if (rc != TSOCKET_OK)
         return rc;
     return conclude(gpu, gpu->device.cuda.cuMemcpyDtoDAsync(to, from, bytes, gpu->stream), "cuMemcpyDtoDAsync");
+}
+
+int tsc_gpu_copy_in(struct tsc_gpu *gpu, uint64_t to, const void *from, uint64_t bytes)
+{
+    int rc = enter(gpu);
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    return conclude(gpu, gpu->device.cuda.cuMemcpyHtoDAsync(to, from, bytes, gpu->stream), "cuMemcpyHtoDAsync");
 }
 
 int tsc_gpu_copy_out(struct tsc_gpu *gpu, void *to, uint64_t from, uint64_t bytes)

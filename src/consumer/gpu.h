@@ -27,6 +27,7 @@ void tsc_gpu_free(struct tsc_gpu *gpu, uint64_t address);
 
 /* Copies on the own stream, which have happened when finish returns. */
 int tsc_gpu_copy(struct tsc_gpu *gpu, uint64_t to, uint64_t from, uint64_t bytes);
+int tsc_gpu_copy_in(struct tsc_gpu *gpu, uint64_t to, const void *from, uint64_t bytes);
 int tsc_gpu_copy_out(struct tsc_gpu *gpu, void *to, uint64_t from, uint64_t bytes);
 int tsc_gpu_finish(struct tsc_gpu *gpu);
 

@@ -18,6 +18,8 @@
 #include "../ipc/control.h"
 #include "../ipc/fork.h"
 #include "attach.h"
+#include "convert_gpu.h"
+#include "witness.h"
 #include "gpu.h"
 #include "held.h"
 #include "pad.h"
@@ -45,7 +47,8 @@ struct tsocket {
     enum tsi_arena_kind kind;            /* of the memory */
     bool checks;                         /* see witness.h */
     struct tsc_pad pad;
-    struct tsc_gpu *gpu; /* of the data; NULL: it is in host memory, and no event has been needed */
+    struct tsc_convert_gpu *convert; /* NULL until it is needed */
+    struct tsc_gpu *gpu;             /* of the data; NULL: it is in host memory, and no event has been needed */
 
     /* where it is */
     struct tsc_walk walk;

@@ -280,6 +280,7 @@ static void free_handle(struct tsocket *ts)
         ts->rings = ring->next;
         tsc_ring_close(ring);
     }
+    tsc_convert_gpu_close(ts->convert);
     tsc_gpu_close(ts->gpu);
     free(ts);
 }
@@ -337,6 +338,20 @@ static void say_goodbye(struct tsocket *ts)
     TSI_STEP(GOODBYE_SAID);
 }
 
+/* In a child process: the driver is the parent's, and so is what was made with it. */
+static void forget_gpu(struct tsocket *ts)
+{
+    if (ts->kind == TSI_ARENA_HOST)
+        return;
+    for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next) {
+        ring->memory = (struct tsi_arena){.fd = -1};
+        ring->device = (struct tsi_device){.context = NULL};
+    }
+    ts->pad.base = NULL;
+    ts->convert = NULL;
+    ts->gpu = NULL;
+}
+
 void tsocket_close(struct tsocket *ts)
 {
     if (ts == NULL)
@@ -347,6 +362,7 @@ void tsocket_close(struct tsocket *ts)
     }
     tsi_fork_forget(&ts->guard);
     if (ts->forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
+        forget_gpu(ts);
         tsi_socket_forget(ts->link.socket);
         ts->link = (struct tsc_link){.lifeline = -1};
     }

@@ -2,11 +2,13 @@
 #include "status.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "../ipc/clock.h"
+#include "../ipc/error.h"
 #include "side.h"
 
 static void add(cJSON *json, const char *member, uint64_t value)
@@ -283,4 +285,46 @@ void tsp_status_tick(struct tsocket_producer *producer, uint64_t now_ns)
         consumer->received_at_tick = consumer->received;
     }
     producer->tick_ns = now_ns;
+}
+
+/* --- what a program asks and tells */
+
+int tsocket_producer_status(struct tsocket_producer *producer, char **json_out)
+{
+    char *text;
+
+    pthread_mutex_lock(&producer->lock);
+    text = tsp_status_print(producer, tsi_clock_ns());
+    pthread_mutex_unlock(&producer->lock);
+    if (text == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for the status");
+    *json_out = text;
+    return TSOCKET_OK;
+}
+
+/* With the lock held: its place among the notes, maybe a new one; TSOCKET_NOTES_MAX: there is none. */
+static uint32_t find_note(const struct tsocket_producer *producer, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i < producer->n_notes && strcmp(producer->notes[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+int tsocket_producer_note(struct tsocket_producer *producer, const char *name, double value)
+{
+    if (!tsi_name_ok(name))
+        return tsi_fail(TSOCKET_EINVAL, "note: the name must be 1 to %d of A-Z a-z 0-9 . _ -", TSOCKET_NAME_MAX);
+    pthread_mutex_lock(&producer->lock);
+    uint32_t i = find_note(producer, name);
+    if (i < TSOCKET_NOTES_MAX) {
+        strcpy(producer->notes[i].name, name); /* its length has just been checked */
+        producer->notes[i].value = value;
+        producer->n_notes = i < producer->n_notes ? producer->n_notes : i + 1;
+    }
+    pthread_mutex_unlock(&producer->lock);
+    if (i == TSOCKET_NOTES_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "note %s: there are %d already, the limit", name, TSOCKET_NOTES_MAX);
+    return TSOCKET_OK;
 }
