@@ -28,8 +28,12 @@
  *                          +--reject--> the sample is left out: see tsocket_on_bad
  *
  * Threads. open, add_stream, start and close belong to one thread; claim, commit, reject, end_epoch, finish, stop and
- * wait may be called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. Do
- * not fork after start. A consumer (tsocket.h) in the same process works.
+ * wait may be called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. A
+ * consumer (tsocket.h) in the same process works.
+ *
+ * fork. A producer belongs to the process that started it. In the child of a fork claim and write answer TSOCKET_END,
+ * wait and finish TSOCKET_EFORK, and close does nothing. The parent is not disturbed, and the child holds nothing of
+ * it.
  */
 #ifndef TSOCKET_PRODUCER_H
 #define TSOCKET_PRODUCER_H

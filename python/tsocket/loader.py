@@ -512,6 +512,7 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
              fields: Optional[Sequence[str]], consumer_name: Optional[str]) -> _library.Options:
     options = _library.Options()
     _library.load().tsocket_options_init(options)
+    options.device = b"host"  # an Array is memory that this process can read
     options.hold = _positive("hold", hold)
     options.last = _choice("last", last, _library.LAST)
     options.join = _choice("join", join, _library.JOIN)

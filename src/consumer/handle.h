@@ -16,18 +16,19 @@
 #include <tsocket/tsocket.h>
 
 #include "../ipc/control.h"
+#include "../ipc/fork.h"
 #include "attach.h"
 #include "convert_gpu.h"
-#include "witness.h"
-#include "fork.h"
 #include "gpu.h"
 #include "held.h"
 #include "pad.h"
+#include "witness.h"
 
 struct tsocket {
     struct tsc_link link;
     struct tsi_welcome welcome;
-    struct tsc_fork_guard guard;
+    struct tsi_fork_guard guard;
+    bool forked;            /* this is the child's copy */
     struct tsc_ring *rings; /* all that are mapped */
     struct tsc_ring *group; /* of these, the group's ring, */
     struct tsc_ring *ring;  /* and the one that is read */
@@ -85,6 +86,9 @@ struct tsocket {
     int refused;      /* for good: the code and the reason */
     char reason[TSI_REASON_MAX];
 };
+
+/* From here on a child of a fork closes the lifeline. TSOCKET_OK or TSOCKET_ENOMEM. */
+int tsc_handle_guard(struct tsocket *ts);
 
 /* TSOCKET_EFORK, and says so, where the handle belongs to the parent process. */
 int tsc_handle_check(const struct tsocket *ts);

@@ -349,7 +349,7 @@ static int adopt(struct tsocket *ts, struct tsc_attachment *attachment)
     }
     for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next)
         ring->gone = true;
-    tsc_fork_forget(&ts->guard);
+    tsi_fork_forget(&ts->guard);
     tsc_link_close(&ts->link);
     ts->link = attachment->link;
     ts->welcome = attachment->welcome;
@@ -363,7 +363,7 @@ static int adopt(struct tsocket *ts, struct tsc_attachment *attachment)
     ts->asked_place = false;
     forget_place(ts);
     tsc_move_leave_unused(ts);
-    return tsc_fork_watch(&ts->guard, ts->link.lifeline);
+    return tsc_handle_guard(ts);
 }
 
 /* Tells the new daemon where this consumer is, as any other that resumes. */

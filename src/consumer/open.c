@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
@@ -212,6 +213,21 @@ static int reserve_lost(struct tsocket *ts)
     return ts->lost != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for %u windows", ts->held.hold);
 }
 
+static void leave_to_parent(void *context)
+{
+    struct tsocket *ts = context;
+
+    if (!ts->forked)
+        close(ts->link.lifeline);
+    ts->forked = true;
+}
+
+int tsc_handle_guard(struct tsocket *ts)
+{
+    ts->guard = (struct tsi_fork_guard){.in_child = leave_to_parent, .context = ts};
+    return tsi_fork_watch(&ts->guard);
+}
+
 static bool is_set(const char *variable)
 {
     const char *value = secure_getenv(variable);
@@ -248,7 +264,7 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     if (rc == TSOCKET_OK)
         rc = reserve_pads(ts);
     if (rc == TSOCKET_OK)
-        rc = tsc_fork_watch(&ts->guard, ts->link.lifeline);
+        rc = tsc_handle_guard(ts);
     return rc;
 }
 
@@ -340,12 +356,12 @@ void tsocket_close(struct tsocket *ts)
 {
     if (ts == NULL)
         return;
-    if (!ts->guard.forked) {
+    if (!ts->forked) {
         tsc_release_await(ts);
         say_goodbye(ts);
     }
-    tsc_fork_forget(&ts->guard);
-    if (ts->guard.forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
+    tsi_fork_forget(&ts->guard);
+    if (ts->forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
         forget_gpu(ts);
         tsi_socket_forget(ts->link.socket);
         ts->link = (struct tsc_link){.lifeline = -1};
@@ -357,8 +373,8 @@ void tsocket_close(struct tsocket *ts)
 
 int tsc_handle_check(const struct tsocket *ts)
 {
-    return ts->guard.forked ? tsi_fail(TSOCKET_EFORK, "the handle was opened before a fork; open one in the child")
-                            : TSOCKET_OK;
+    return ts->forked ? tsi_fail(TSOCKET_EFORK, "the handle was opened before a fork; open one in the child")
+                      : TSOCKET_OK;
 }
 
 /* Where the next window of this rank begins, counted from the epoch's start. */

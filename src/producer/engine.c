@@ -192,6 +192,7 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
 {
     const struct tsp_store_watcher watcher = {.moved = on_moved, .failed = on_failed, .context = producer};
     uint32_t number = producer->n_streams;
+    struct tsp_stream *stream;
     int rc;
 
     if (options == NULL || options->size != sizeof(*options))
@@ -203,14 +204,16 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
         if (options->name != NULL && strcmp(producer->streams[i]->name, options->name) == 0)
             return tsi_fail(TSOCKET_EINVAL, "there is a stream \"%s\" already", options->name);
     }
-    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &watcher, &producer->streams[number]);
+    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &watcher, &stream);
     if (rc != TSOCKET_OK)
         return rc;
-    record_stream(producer, producer->streams[number]);
-    log_places(producer->streams[number]);
-    producer->streams[number]->open = number > 0 || producer->options.wait_for == 0;
-    producer->streams[number]->collect_ns = producer->streams[number]->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
-    producer->n_streams++;
+    record_stream(producer, stream);
+    log_places(stream);
+    stream->open = number > 0 || producer->options.wait_for == 0;
+    stream->collect_ns = stream->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
+    pthread_mutex_lock(&producer->lock); /* a copier that fails looks at all streams */
+    producer->streams[producer->n_streams++] = stream;
+    pthread_mutex_unlock(&producer->lock);
     if (stream_out != NULL)
         *stream_out = number;
     return TSOCKET_OK;
@@ -268,7 +271,7 @@ static void tell_consumers(struct tsocket_producer *producer)
 
 void tsocket_producer_close(struct tsocket_producer *producer)
 {
-    if (producer == NULL)
+    if (producer == NULL || producer->forked)
         return;
     if (producer->started) {
         stop_loop(producer);
@@ -504,6 +507,8 @@ int tsocket_producer_finish(struct tsocket_producer *producer, uint32_t stream)
 
     if (rc != TSOCKET_OK)
         return rc;
+    if (producer->forked)
+        return tsi_fail(TSOCKET_EFORK, "%s", producer->reason);
     pthread_mutex_lock(&producer->lock);
     rc = tsp_stream_finish(producer->streams[stream]);
     if (rc == TSOCKET_OK)
@@ -527,6 +532,8 @@ void tsp_engine_end(struct tsocket_producer *producer, int outcome, const char *
 
 void tsocket_producer_fail(struct tsocket_producer *producer, int error, const char *why)
 {
+    if (producer->forked)
+        return;
     pthread_mutex_lock(&producer->lock);
     for (uint32_t i = 0; i < producer->n_streams; i++)
         tsp_stream_set_state(producer->streams[i], TSI_FAILED);

@@ -61,6 +61,46 @@ static int size_roster(struct tsocket_producer *producer)
     return tsp_roster_init(&producer->roster, (uint32_t)(max < CONSUMERS_MAX ? max : CONSUMERS_MAX));
 }
 
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void before_fork(void *context)
+{
+    pthread_mutex_lock(&((struct tsocket_producer *)context)->lock);
+}
+
+static void after_fork(void *context)
+{
+    pthread_mutex_unlock(&((struct tsocket_producer *)context)->lock);
+}
+
+/*
+ * What would look like the parent's life to others when it has died: lifelines, and the name. The rest is left alone:
+ * no thread is here that could use it, and condition variables may not be touched for whoever waited for them in the
+ * parent.
+ */
+static void leave_to_parent(void *context)
+{
+    struct tsocket_producer *producer = context;
+
+    for (uint32_t i = 0; !producer->forked && i < producer->roster.n; i++) {
+        close_fd(&producer->roster.consumers[i]->lifeline);
+        close_fd(&producer->roster.consumers[i]->pidfd);
+    }
+    close_fd(&producer->listener);
+    close_fd(&producer->epoll_fd);
+    close_fd(&producer->wake_fd);
+    close_fd(&producer->runtime.lock_fd);
+    producer->forked = true;
+    producer->outcome = TSOCKET_EFORK;
+    strcpy(producer->reason, "the producer was started before a fork, and belongs to the parent process");
+    pthread_mutex_unlock(&producer->lock);
+}
+
 int tsp_loop_open(struct tsocket_producer *producer)
 {
     int rc = tsi_lifeline_listen(producer->runtime.lifeline, &producer->listener);
@@ -83,20 +123,19 @@ int tsp_loop_open(struct tsocket_producer *producer)
         rc = watch(producer->epoll_fd, producer->listener, EVENT_LISTENER, 0);
     if (rc == TSOCKET_OK)
         rc = size_roster(producer);
+    if (rc == TSOCKET_OK) {
+        producer->guard = (struct tsi_fork_guard){
+            .before = before_fork, .in_parent = after_fork, .in_child = leave_to_parent, .context = producer};
+        rc = tsi_fork_watch(&producer->guard);
+    }
     if (rc != TSOCKET_OK)
         tsp_loop_close(producer);
     return rc;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void tsp_loop_close(struct tsocket_producer *producer)
 {
+    tsi_fork_forget(&producer->guard);
     tsp_roster_fini(&producer->roster);
     close_fd(&producer->listener);
     tsi_socket_close(producer->socket);

@@ -49,7 +49,7 @@ def claims():
 class LayoutTest(unittest.TestCase):
     def test_structs_and_numbers_are_those_of_the_headers(self):
         lines = [f"#include <tsocket/{name}.h>" for name in HEADERS]
-        lines += [f'_Static_assert({claim}, "");' for claim in claims()]
+        lines += [f'_Static_assert({claim}, "{claim}");' for claim in claims()]
         done = subprocess.run([os.environ.get("TSOCKET_CC", "cc"), "-std=c11", "-fsyntax-only", "-x", "c", "-I", INCLUDE, "-"],
                               input="\n".join(lines) + "\n", text=True, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)

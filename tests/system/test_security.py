@@ -257,7 +257,7 @@ class GarbageTest(SystemTest):
         peer = Zmtp(greeting["socket"])
         peer.send(json.dumps(self.hello(greeting["token"])).encode())
         wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="its welcome")
-        nothing_new = struct.pack("<BBHIQQ", 3, 2, 0, 0, 0, 0)
+        nothing_new = hot(RELEASE, 0)
         with contextlib.suppress(OSError):
             while "floods the daemon" not in self.daemon.stderr():
                 peer.line.sendall(1000 * (struct.pack(">BB", 0, len(nothing_new)) + nothing_new))
