@@ -385,7 +385,7 @@ int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
     rc = gone(ts);
 
     TSI_STEP(GONE_NOTICED);
-    if (ts->reconnect_ms == 0 || ts->welcome.origin[0] == '\0' || tsi_control_state(ts->ring->control) == TSI_FINISHED)
+    if (ts->reconnect_ms == 0 || ts->welcome.origin[0] == '\0')
         return rc;
     if (ts->gone_ns == 0) {
         tsi_log('W', "%s; waiting for its return", tsocket_last_error());

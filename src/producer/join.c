@@ -271,6 +271,10 @@ static void record(const struct tsp_stream *stream, const struct tsp_consumer *c
     tsp_stream_describe_place(stream, consumer, &place);
     if (hello->resume[0] != '\0' && tsi_token_unpack(hello->resume, &token) == TSOCKET_OK) {
         place.first = token.from.index + token.ahead;
+        if (place.first >= stream->options.epoch_samples) { /* of a rank that has had its last window */
+            place.epoch++;
+            place.first = 0;
+        }
         until = token.until > 0 ? token.until : UINT64_MAX;
     }
     tsp_ledger_place(stream->ledger, consumer->id, place.epoch, place.first, until);

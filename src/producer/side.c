@@ -427,7 +427,7 @@ static void begin_at_token(struct tsp_stream *stream, const struct tsp_roster *r
         tsp_filler_go_on(&stream->filler);
     else if (is_at_rest(stream))
         restart_group(stream, place);
-    if (place != NULL && !stream->filler.stopped)
+    if ((place != NULL || !tsp_side_is_free(stream, roster)) && !stream->filler.stopped)
         admit_fresh(stream, roster, now_ns);
 }
 

@@ -112,7 +112,7 @@ static int add_sides(struct tsp_stream *stream, const struct tsp_store_watcher *
     int rc = TSOCKET_OK;
 
     options.device = tsp_store_devices(&stream->store, options.device);
-    options.capacity = options.side_capacity > 0 ? options.side_capacity : 2 * (uint64_t)options.max_batch;
+    options.capacity = options.side_capacity > 0 ? options.side_capacity : 4 * (uint64_t)options.max_batch;
     while (rc == TSOCKET_OK && stream->n_sides < options.side_rings) {
         struct tsp_stream *side;
 
@@ -235,7 +235,9 @@ void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place
     if (place->index > 0) /* who begins here must know it */
         note_removed(stream, stream->filler.head - 1, place->removed);
     tsp_store_restart(&stream->store, stream->filler.head);
+    stream->begun = stream->filler.head;
     stream->first_epoch = place->epoch;
+    stream->cut_epochs = MIN(stream->cut_epochs, place->epoch); /* this one is whole again */
     stream->bad_in_epoch = 0;
     if (stream->finished)
         tsi_control_set_state(stream->control, TSI_RUNNING);
@@ -439,12 +441,30 @@ static bool turn(struct tsp_stream *stream, const struct tsp_roster *roster, uin
     return true;
 }
 
+/*
+ * How far claims may go. A side ring may have to be begun anew while its reader still holds some of it: so much of it
+ * stays free that there is room for all that the reader may hold behind that, if the ring is large enough at all.
+ */
+static uint64_t limit_of(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_consumer *reader = stream->home != NULL ? tsp_roster_slowest(roster, stream) : NULL;
+    uint64_t capacity = stream->layout.capacity;
+    uint64_t from = needed_from(stream, roster), room;
+
+    if (stream->home == NULL)
+        return from + capacity;
+    if (reader == NULL)
+        return stream->filler.limit;
+    room = MIN(tsp_join_room(stream, &reader->hello), capacity);
+    return MIN(from + capacity, MAX(from + MAX(capacity - room, room), stream->begun + room));
+}
+
 static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     struct tsp_filler *filler = &stream->filler;
     uint64_t capacity = stream->layout.capacity;
 
-    if (!tsp_filler_allow(filler, MIN(needed_from(stream, roster) + capacity, tsp_store_limit(&stream->store))))
+    if (!tsp_filler_allow(filler, MIN(limit_of(stream, roster), tsp_store_limit(&stream->store))))
         return false;
     raise_floor(stream, filler->limit > capacity ? filler->limit - capacity : 0);
     if (stream->options.null)

@@ -68,6 +68,7 @@ struct tsp_stream {
 
     /* of a side ring */
     bool assigned;
+    uint64_t begun;  /* position at which it was begun last */
     uint32_t serial; /* of the assignment: its name on the wire */
 
     /* counts, for the status */

@@ -289,6 +289,40 @@ static void only_what_was_lost_comes_again(void **state)
     rig_close(rig);
 }
 
+/*
+ * It holds a batch of its side ring when it gives back one that was lost: that comes first, from the same ring, behind
+ * what it holds and all that had been made there already.
+ */
+static void what_was_lost_comes_again_while_something_of_the_side_ring_is_held(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 200,
+                                                     .epochs = 3,
+                                                     .capacity = 60,
+                                                     .max_batch = 10,
+                                                     .wait_for = 2,
+                                                     .side_rings = 1,
+                                                     .max_hold_ms = 50});
+    struct tsocket_batch lost, held, batch;
+    struct tsocket *ts = rig_attach(10, NULL);
+    struct reader other;
+
+    (void)state;
+    reader_start(&other, 7, 3);
+    rig_expect_batch(ts, 0, 0, 10, &lost);
+    wait_for_samples(&other, 300);
+    rig_expect_batch(ts, 0, 10, 10, &held);
+    nap(20); /* the side ring is filled as far as it goes */
+    assert_int_equal(tsocket_release(ts, &lost), TSOCKET_ELAPPED);
+    rig_expect_batch(ts, 0, 0, 10, &batch);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &held), TSOCKET_OK);
+    expect_rest(ts, 0, 20, 10, 200);
+    expect_rest(ts, 1, 0, 10, 200);
+    reader_finish(&other);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void who_wants_to_be_detached_is_told_and_comes_back_with_its_token(void **state)
 {
     struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 103,
@@ -521,6 +555,7 @@ int main(void)
         cmocka_unit_test(who_pauses_while_it_waits_for_a_side_ring_holds_nobody_up),
         cmocka_unit_test(who_holds_the_group_too_long_is_parked_and_gets_its_batch_again),
         cmocka_unit_test(only_what_was_lost_comes_again),
+        cmocka_unit_test(what_was_lost_comes_again_while_something_of_the_side_ring_is_held),
         cmocka_unit_test(who_wants_to_be_detached_is_told_and_comes_back_with_its_token),
         cmocka_unit_test(who_is_detached_is_told_so_also_where_nobody_can_go_back),
         cmocka_unit_test(who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped),
