@@ -34,7 +34,7 @@ class GpuTest(SystemTest):
         taps = [self.tap(daemon, batch, *options) for batch, options in taps]
         for tap in taps:
             tap.finish()
-        self.assertEqual(daemon.wait(), 0)
+        self.assertEqual(daemon.wait(), 0, daemon.stderr())
         self.assert_nothing_is_left()
         return places, [[(b["epoch"], b["index"], b["hash"]) for b in tap.of_kind("batch")] for tap in taps]
 
