@@ -19,7 +19,6 @@
 #include "../ipc/fork.h"
 #include "attach.h"
 #include "convert_gpu.h"
-#include "witness.h"
 #include "gpu.h"
 #include "held.h"
 #include "pad.h"

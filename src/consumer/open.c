@@ -358,6 +358,8 @@ void tsocket_close(struct tsocket *ts)
         return;
     if (!ts->forked) {
         tsc_release_await(ts);
+        for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next)
+            tsc_ring_unmap(ring); /* a daemon that has heard us go may give the memory back */
         say_goodbye(ts);
     }
     tsi_fork_forget(&ts->guard);

@@ -192,6 +192,7 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
 {
     const struct tsp_store_watcher watcher = {.moved = on_moved, .failed = on_failed, .context = producer};
     uint32_t number = producer->n_streams;
+    struct tsp_stream *stream;
     int rc;
 
     if (options == NULL || options->size != sizeof(*options))
@@ -203,14 +204,16 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
         if (options->name != NULL && strcmp(producer->streams[i]->name, options->name) == 0)
             return tsi_fail(TSOCKET_EINVAL, "there is a stream \"%s\" already", options->name);
     }
-    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &watcher, &producer->streams[number]);
+    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &watcher, &stream);
     if (rc != TSOCKET_OK)
         return rc;
-    record_stream(producer, producer->streams[number]);
-    log_places(producer->streams[number]);
-    producer->streams[number]->open = number > 0 || producer->options.wait_for == 0;
-    producer->streams[number]->collect_ns = producer->streams[number]->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
-    producer->n_streams++;
+    record_stream(producer, stream);
+    log_places(stream);
+    stream->open = number > 0 || producer->options.wait_for == 0;
+    stream->collect_ns = stream->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
+    pthread_mutex_lock(&producer->lock); /* a copier that fails looks at all streams */
+    producer->streams[producer->n_streams++] = stream;
+    pthread_mutex_unlock(&producer->lock);
     if (stream_out != NULL)
         *stream_out = number;
     return TSOCKET_OK;

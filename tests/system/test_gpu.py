@@ -34,7 +34,7 @@ class GpuTest(SystemTest):
         taps = [self.tap(daemon, batch, *options) for batch, options in taps]
         for tap in taps:
             tap.finish()
-        self.assertEqual(daemon.wait(), 0)
+        self.assertEqual(daemon.wait(), 0, daemon.stderr())
         self.assert_nothing_is_left()
         return places, [[(b["epoch"], b["index"], b["hash"]) for b in tap.of_kind("batch")] for tap in taps]
 
@@ -73,7 +73,9 @@ class GpuTest(SystemTest):
         daemon.terminate()
 
     def test_a_daemon_that_dies_takes_nothing_from_who_reads_and_leaves_nothing(self):
-        daemon = self.start_daemon("synthetic:100000x16x16", "--ring", "64", "--max-batch", "20", "--device", "cuda")
+        daemon = self.start_daemon(
+            "synthetic:100000x16x16", "--ring", "64", "--max-batch", "20", "--device", "cuda", "--wait-for", "2"
+        )
         taps = [self.tap(daemon, 10, "--hold", "2") for _ in range(2)]
         for tap in taps:
             tap.wait_batches(20)
@@ -83,7 +85,9 @@ class GpuTest(SystemTest):
         self.assert_nothing_is_left()
 
     def test_consumers_that_die_hold_up_nobody(self):
-        daemon = self.start_daemon("synthetic:100000x16x16", "--ring", "64", "--max-batch", "20", "--join-grace", "0")
+        daemon = self.start_daemon(
+            "synthetic:100000x16x16", "--ring", "64", "--max-batch", "20", "--join-grace", "0", "--wait-for", "2"
+        )
         one, two = (self.tap(daemon, 10, "--hold", "2") for _ in range(2))
         one.wait_batches(20)
         two.kill()
