@@ -169,14 +169,14 @@ static void so_it_is_with_samples_masked(void **state)
 static void a_run_can_be_forked(void **state)
 {
     struct record whole = record_new(), one = record_new(), two = record_new(), three = record_new();
-    struct rig *rig = rig_of(TSOCKET_BAD_SKIP, 97, 20);
+    struct rig *rig = rig_of(TSOCKET_BAD_SKIP, 97, 200);
     char token[TSOCKET_TOKEN_MAX + 1], later[TSOCKET_TOKEN_MAX + 1];
     struct tsocket *ts;
 
     (void)state;
     read_all(rig_attach(7, NULL), &whole);
     rig_close(rig);
-    rig = rig_of(TSOCKET_BAD_SKIP, 97, 20);
+    rig = rig_of(TSOCKET_BAD_SKIP, 97, 200);
     ts = rig_attach(7, NULL);
     for (int i = 0; i < 60; i++)
         assert_true(step(ts, &one, token));
