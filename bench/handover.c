@@ -189,6 +189,7 @@ static int open_consumer(const struct round *round, uint32_t batch, struct tsock
 {
     struct tsocket_options to;
     tsocket_options_init(&to);
+    to.device = "host";
     to.hold = round->options->hold;
     to.join = TSOCKET_JOIN_NOW;
     to.connect_timeout_ms = NEXT_TIMEOUT_MS;

@@ -234,6 +234,7 @@ static bool run(const char *name, const struct options *o)
     struct tsocket_options to;
     struct result r;
     tsocket_options_init(&to);
+    to.device = "host";
     to.connect_timeout_ms = CONNECT_TIMEOUT_MS;
     if (tsocket_open(name, o->batch, &to, &ts) != TSOCKET_OK)
         return complain(tsocket_last_error());

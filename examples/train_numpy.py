@@ -4,7 +4,7 @@
 
     tsocketd --epochs 10 --size 64 build/photos/train & examples/train_numpy.py
 
-With --state FILE it goes on where it was when it was interrupted: start the daemon again as well, with the same options.
+With --state FILE it goes on where it was when it was interrupted, with this daemon or one that is started again.
 """
 import argparse
 import json
@@ -37,11 +37,13 @@ def step(weights, x, labels, rate):
     return loss
 
 
-def load(path, loader, weights):
-    if path and os.path.exists(path + ".json"):
-        with open(path + ".json", encoding="utf-8") as file:
-            loader.load_state_dict(json.load(file))
-        weights[:] = numpy.load(path + ".npy")
+def load(path, weights):
+    """The place where the last run ended, or None."""
+    if not path or not os.path.exists(path + ".json"):
+        return None
+    weights[:] = numpy.load(path + ".npy")
+    with open(path + ".json", encoding="utf-8") as file:
+        return json.load(file)
 
 
 def save(path, loader, weights):
@@ -60,8 +62,8 @@ def main():
     parser.add_argument("--state", help="file to keep weights and place in")
     options = parser.parse_args()
     weights = numpy.zeros((SIDE * SIDE * 3, options.classes), numpy.float32)
-    with tsocket.Loader(options.name, options.batch, connect_timeout=30) as loader:
-        load(options.state, loader, weights)
+    place = load(options.state, weights)
+    with tsocket.Loader(options.name, options.batch, connect_timeout=30, resume=place) as loader:
         try:
             for epoch in loader.epochs():
                 losses = [step(weights, features(batch["image"].numpy()), batch["label"].numpy(), options.lr)

@@ -251,6 +251,7 @@ static int open_stream(const struct options *o, const char *stream, uint64_t epo
     struct tsocket_info info;
     struct tsocket *ts;
     tsocket_options_init(&to);
+    to.device = "host";
     to.fields = "image,label";
     to.epochs = epochs;
     to.connect_timeout_ms = CONNECT_TIMEOUT_MS;

@@ -7,7 +7,7 @@
  *
  * computed in float32, with the very bits of a tsocketd that serves float32 itself, and then rounded to nearest, ties
  * to even. A ring of bytes takes a quarter of the room and of the copying; this makes up for it in each trainer, at the
- * speed of memory. Any thread may call it; it needs no handle.
+ * speed of memory. Any thread may call what needs no handle.
  */
 #ifndef TSOCKET_CONVERT_H
 #define TSOCKET_CONVERT_H
@@ -38,6 +38,30 @@ TSOCKET_API void tsocket_conversion_init(struct tsocket_conversion *conversion);
  */
 TSOCKET_API int tsocket_convert(const struct tsocket_conversion *conversion, const uint8_t *from, uint64_t images,
                                 uint64_t pixels, void *to);
+
+/* Which pictures the result is made of, and which of it are mirrored left to right. All zero: all, in order, none. */
+struct tsocket_pick {
+    const uint32_t *index; /* picture i of the result is made of picture index[i] at `from`; NULL: i */
+    const uint8_t *flip;   /* picture i of the result is mirrored where flip[i] is not 0; NULL: none */
+    uint32_t width;        /* pixels in a row; only needed with flip */
+};
+
+/* The same with a pick. `images` and `to` are the result's. TSOCKET_EINVAL: the width does not divide `pixels`. */
+TSOCKET_API int tsocket_convert_picked(const struct tsocket_conversion *conversion, const struct tsocket_pick *pick,
+                                       const uint8_t *from, uint64_t images, uint64_t pixels, void *to);
+
+/*
+ * The same on the GPU that the handle's data is on, with the same bits: `from` (such as batch.data), `to`, pick->index
+ * and pick->flip are addresses there. `pick` may be NULL. Queued on `stream` (a CUstream or cudaStream_t, NULL: the
+ * default one); release what it reads by tsocket_release_after on the same one. The first call of a conversion waits
+ * for the device; up to 16 different ones are kept.
+ *
+ * TSOCKET_OK: it is queued. TSOCKET_EINVAL, also where the data is in host memory; TSOCKET_EFORK; TSOCKET_EDEVICE,
+ * TSOCKET_ENOMEM with the driver's reason.
+ */
+TSOCKET_API int tsocket_convert_on(struct tsocket *ts, const struct tsocket_conversion *conversion,
+                                   const struct tsocket_pick *pick, const uint8_t *from, uint64_t images,
+                                   uint64_t pixels, void *to, void *stream);
 
 #ifdef __cplusplus
 }

@@ -28,8 +28,12 @@
  *                          +--reject--> the sample is left out: see tsocket_on_bad
  *
  * Threads. open, add_stream, start and close belong to one thread; claim, commit, reject, end_epoch, finish, stop and
- * wait may be called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. Do
- * not fork after start. A consumer (tsocket.h) in the same process works.
+ * wait may be called from any number of threads at once. start brings up one loop thread and ZeroMQ's I/O thread. A
+ * consumer (tsocket.h) in the same process works.
+ *
+ * fork. A producer belongs to the process that started it. In the child of a fork claim and write answer TSOCKET_END,
+ * wait and finish TSOCKET_EFORK, and close does nothing. The parent is not disturbed, and the child holds nothing of
+ * it.
  */
 #ifndef TSOCKET_PRODUCER_H
 #define TSOCKET_PRODUCER_H
@@ -54,6 +58,14 @@ enum tsocket_on_bad {
     TSOCKET_BAD_MASK,     /* stays in its place with all fields as the producer left them when it rejected */
 };
 
+/* How GPU memory gets into consumers' processes. */
+enum tsocket_share {
+    TSOCKET_SHARE_AUTO = 0, /* as VMM where the device can, else as IPC */
+    TSOCKET_SHARE_VMM,      /* by descriptors: mapped read-only, and across PID namespaces */
+    TSOCKET_SHARE_IPC,      /* by CUDA IPC handles: any consumer can write to it */
+    TSOCKET_SHARE_HOST,     /* not at all: the rings are in host memory, consumers copy for themselves */
+};
+
 struct tsocket_producer_options {
     size_t size;            /* set by tsocket_producer_options_init */
     const char *name;       /* [A-Za-z0-9._-], not starting with '.'; default "main" */
@@ -64,6 +76,7 @@ struct tsocket_producer_options {
     uint32_t max_crashes;   /* consumers of one name that may die within a minute; then it is refused; 20; 0: any */
     bool exit_when_idle;    /* wait() answers TSOCKET_END when the last consumer has left; default false */
     const char *ledger;     /* a file that is to record who got what, for tsocketctl verify; default NULL: none */
+    const char *libraries;  /* others that the samples' bytes depend on, for provenance; copied; default NULL */
     const char *stage_names[TSOCKET_STAGES_MAX]; /* what claim.stage_ns[] count, for the status table */
     const uint32_t *allow_uids;                  /* users besides this one who may attach; copied; default none */
     uint32_t n_allow_uids;
@@ -93,9 +106,18 @@ struct tsocket_stream_options {
     const char *dataset_id;
     const char *recipe_id;
     uint64_t seed;
+    const char *recipe;     /* what recipe_id stands for, as a line, for provenance; copied; default NULL */
     uint32_t side_rings;    /* default 0 */
     uint64_t side_capacity; /* samples in each; default 0: 4 * max_batch */
     const char *source;     /* where the samples come from, for the status table; copied; may be NULL */
+    /*
+     * Where the rings are: "host", or a list of "host", "cuda", "cuda:N", "cuda:UUID" with commas between them: a ring
+     * in each, with the same samples, so that every consumer can read in its own. "auto": in the first GPU and in host
+     * memory, or, where the GPU does not work or has no room, in host memory alone. Claims are always written in host
+     * memory; head moves when the copies have passed. Copied; default NULL: "host".
+     */
+    const char *device;
+    enum tsocket_share share; /* default TSOCKET_SHARE_AUTO */
 };
 
 /*
@@ -128,7 +150,8 @@ TSOCKET_API int tsocket_producer_open(const struct tsocket_producer_options *opt
 /*
  * Declares a stream and reserves its ring; the first one is what consumers get who name none. The memory is really
  * reserved, touched and counted against the cgroup's limit here, or TSOCKET_ENOMEM says what is needed and available.
- * `stream_out` (may be NULL) receives the number that claims carry. TSOCKET_EINVAL, TSOCKET_ESYSTEM.
+ * `stream_out` (may be NULL) receives the number that claims carry. TSOCKET_EINVAL, TSOCKET_ESYSTEM; TSOCKET_ENOTFOUND:
+ * options.device names one that is not there; TSOCKET_EDEVICE: it does not work, with the driver's reason.
  */
 TSOCKET_API int tsocket_producer_add_stream(struct tsocket_producer *producer,
                                             const struct tsocket_stream_options *options, uint32_t *stream_out);
@@ -217,7 +240,8 @@ TSOCKET_API int tsocket_producer_status(struct tsocket_producer *producer, char 
 
 /*
  * Tells the consumers, gives the name back and frees everything. No thread may be inside another call. Batches that
- * consumers still hold stay readable until they release them. NULL is allowed.
+ * consumers still hold stay readable until they release them, with one exception: a consumer in this very process whose
+ * data is shared by CUDA IPC uses this producer's memory, and must be closed before. NULL is allowed.
  */
 TSOCKET_API void tsocket_producer_close(struct tsocket_producer *producer);
 

@@ -33,7 +33,7 @@
  * makes sense there (it frees the child's copy). The parent is not disturbed. Programs started by exec inherit nothing.
  *
  * Memory. The ring is mapped read-only: a write through batch.data is a segmentation fault in the writer, never damage
- * to another trainer's data.
+ * to another trainer's data. Where the data is on a GPU, see enum tsocket_memory and tsocket_release_after.
  */
 #ifndef TSOCKET_TSOCKET_H
 #define TSOCKET_TSOCKET_H
@@ -125,6 +125,13 @@ enum tsocket_on_lag {
     TSOCKET_LAG_DETACH,   /* it is detached: next answers TSOCKET_ELAPPED; it may open again with its token */
 };
 
+/* Where batch.data points. */
+enum tsocket_memory {
+    TSOCKET_MEMORY_HOST = 0,
+    TSOCKET_MEMORY_CUDA_IPC, /* addresses of a GPU, in its primary context; writable by every consumer: do not write */
+    TSOCKET_MEMORY_CUDA_VMM, /* the same, mapped read-only: a kernel that writes there breaks this process's context */
+};
+
 struct tsocket; /* one attached consumer */
 
 struct tsocket_options {
@@ -137,7 +144,7 @@ struct tsocket_options {
     enum tsocket_join join;     /* default TSOCKET_JOIN_CATCH_UP */
     const char *fields;         /* names wanted, separated by commas, in this order; default NULL: all */
     const char *consumer_name;  /* shown in the status table; default NULL: the program's name */
-    const char *device;         /* where the data is wanted; default NULL: wherever the daemon has it; or "host" */
+    const char *device;         /* where the data is wanted; default NULL: wherever the daemon has it; see below */
     const char *resume;         /* token to go on from, see tsocket_token; default NULL: begin with an epoch */
     int connect_timeout_ms;     /* how long open looks for the daemon; default 0: once; -1: until it is there */
     int reconnect_ms;           /* how long next waits for a daemon that has gone, to go on where it was when it is
@@ -145,6 +152,14 @@ struct tsocket_options {
     enum tsocket_on_lag on_lag; /* default TSOCKET_LAG_PARK */
     uint64_t max_lag; /* with TSOCKET_LAG_SKIP: samples between this consumer and the newest one; at least 1 */
 };
+
+/*
+ * options.device. "host": in host memory. "cuda": on a GPU that this process sees; "cuda:N", "cuda:GPU-UUID": on that
+ * one; NULL: as "cuda", where the daemon has its data on GPUs, else in host memory. Devices are matched by UUID:
+ * ordinals differ between processes. Who is on none of the daemon's GPUs gets host memory where the daemon has a ring
+ * there too (tsocketd --device cuda:0,host), with a warning, and copies for itself; else open answers TSOCKET_EREFUSED.
+ * What it came to is said by tsocket_describe, and stays so.
+ */
 
 /* One field of every sample. */
 struct tsocket_field {
@@ -169,6 +184,9 @@ struct tsocket_info {
     uint64_t capacity;      /* samples in the ring */
     bool resident;          /* the whole stream stays in the ring: each epoch is a pass over it, at any time */
     bool catch_up;          /* the first epoch begins at `first`, and what lies before comes behind its end */
+    enum tsocket_memory memory;
+    int device;           /* the GPU's ordinal in this process; -1: host memory */
+    char device_uuid[48]; /* "GPU-..."; empty: host memory */
 };
 
 /*
@@ -226,9 +244,12 @@ TSOCKET_API int tsocket_describe(const struct tsocket *ts, struct tsocket_info *
  * TSOCKET_END        no more epochs (of the daemon, or of options.epochs). Stays so.
  * TSOCKET_EHELD      options.hold batches are held, counted from the oldest one: release that first.
  * TSOCKET_ELAPPED    this consumer was detached (TSOCKET_LAG_DETACH). Close; open again with the last token.
+ *                    Once, too, where a batch was written over before the work behind its tsocket_release_after was
+ *                    done: call again, it is given again.
  * TSOCKET_GONE       the daemon has ended before the stream did; what was ready has been delivered. Stays so. With
  *                    options.reconnect_ms only after that time without a daemon.
  * TSOCKET_EREFUSED   (reconnect_ms) the daemon that came back cannot go on from here; tsocket_last_error() says why.
+ * TSOCKET_EDEVICE    work behind a tsocket_release_after has failed, or a GPU does. Stays so.
  * TSOCKET_EFORK, TSOCKET_EINVAL, TSOCKET_ESYSTEM.
  */
 TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch_out);
@@ -244,10 +265,30 @@ TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_
 TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
 
 /*
+ * The same behind the work that is queued on `stream` now: a CUstream or cudaStream_t of the device that the data is on
+ * (NULL: its default stream). Use it where kernels or copies that read the batch may still run: the memory is not
+ * reused before they have ended. Never waits: an event is recorded, and looked at in later calls of next, release and
+ * flush (a next that waits looks every millisecond). Until it has passed the batch counts as held, but next waits for
+ * it where release would have had to come first, and close waits for all of them. Where the data is in host memory, the
+ * stream must be of the caller's current context.
+ *
+ * TSOCKET_OK: the batch must not be used any more. TSOCKET_EINVAL, TSOCKET_EFORK as above; TSOCKET_EDEVICE: the driver
+ * refuses, and the batch is still held; TSOCKET_ENOTFOUND: there is no driver.
+ */
+TSOCKET_API int tsocket_release_after(struct tsocket *ts, const struct tsocket_batch *batch, void *stream);
+
+/*
+ * Copies field `field` of a batch that is held to host memory, wherever it is: count times sample_bytes. Waits for the
+ * copy. TSOCKET_EINVAL, TSOCKET_EFORK; TSOCKET_EDEVICE.
+ */
+TSOCKET_API int tsocket_copy(const struct tsocket *ts, const struct tsocket_batch *batch, uint32_t field, void *to);
+
+/*
  * Tells the daemon of every release at once. Small ones are saved up until they make an eighth of the ring (less in one
  * that is hardly larger than what is held), or until next has to wait. Worth calling before a long time without
  * next or release, and before the same thread waits on another handle.
- * TSOCKET_OK: all sent. TSOCKET_EAGAIN: not yet. TSOCKET_EFORK.
+ * TSOCKET_OK: all sent. TSOCKET_EAGAIN: not yet, or work behind a tsocket_release_after is not done. TSOCKET_EDEVICE,
+ * TSOCKET_EFORK.
  */
 TSOCKET_API int tsocket_flush(struct tsocket *ts);
 

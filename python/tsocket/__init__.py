@@ -15,13 +15,13 @@ It is Python alone, over libtsocket.so by ctypes. Neither numpy nor torch is imp
 """
 from ._array import Array
 from ._library import __version__, library_path
-from .errors import (BadSample, Busy, Device, Elapsed, Error, Forked, Gone, Held, Invalid, LibraryMismatch, LibraryNotFound,
-                     NotFound, OutOfMemory, Protocol, Refused, ResumeError, StreamEnd, System, Timeout)
-from .loader import Batch, Field, Loader
+from .errors import (BadSample, Busy, Device, Elapsed, Error, Forked, Gone, Held, Invalid, LibraryMismatch,
+                     LibraryNotFound, Lost, NotFound, OutOfMemory, Protocol, Refused, ResumeError, StreamEnd, System, Timeout)
+from .loader import Batch, EndedEpoch, Field, Loader
 from .producer import Producer
 
 __all__ = [
-    "Array", "Batch", "Field", "Loader", "Producer", "library_path", "__version__",
-    "BadSample", "Busy", "Device", "Elapsed", "Error", "Forked", "Gone", "Held", "Invalid", "LibraryMismatch", "LibraryNotFound",
-    "NotFound", "OutOfMemory", "Protocol", "Refused", "ResumeError", "StreamEnd", "System", "Timeout",
+    "Array", "Batch", "EndedEpoch", "Field", "Loader", "Producer", "library_path", "__version__",
+    "BadSample", "Busy", "Device", "Elapsed", "Error", "Forked", "Gone", "Held", "Invalid", "LibraryMismatch",
+    "LibraryNotFound", "Lost", "NotFound", "OutOfMemory", "Protocol", "Refused", "ResumeError", "StreamEnd", "System", "Timeout",
 ]

@@ -18,11 +18,11 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Deque
+from typing import Deque, Dict, Optional, Tuple
 
 from . import _library
-from ._library import OK
-from .errors import Forked, Invalid
+from ._library import EAGAIN, ELAPPED, EREFUSED, OK
+from .errors import Forked, Invalid, Lost
 
 _handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
 
@@ -30,21 +30,21 @@ _handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
 class Window:
     """A batch of the library's that is held; released when nobody refers to it any more."""
 
-    __slots__ = ("batch", "_handle", "__weakref__")
+    __slots__ = ("batch", "handle", "__weakref__")
 
     def __init__(self, handle: "Handle", batch: _library.Batch) -> None:
         self.batch = batch
-        self._handle = handle
+        self.handle = handle
 
     def __del__(self) -> None:
-        self._handle.give_back(self.batch)
+        self.handle.give_back(self.batch)
 
 
 class Handle:
     """One `struct tsocket`. Any thread may call; one at a time is let through."""
 
     def __init__(self, name: str, batch_size: int, options: _library.Options) -> None:
-        library = _library.load()
+        self._library = library = _library.load()
         pointer = ctypes.c_void_p()
         _library.check(library.tsocket_open(name.encode(), batch_size, options, ctypes.byref(pointer)))
         self._next = library.tsocket_next
@@ -56,17 +56,21 @@ class Handle:
         self._lock = threading.Lock()
         self._returned: Deque[_library.Batch] = collections.deque()  # given back, not released yet
         self._held = 0  # handed out, not released yet
+        self.lost = 0  # batches that were written over while they were held
+        self._unsaid: Dict[int, Lost] = {}  # of these, by their ids, what nobody has been told
         self._closing = False
         self.info = _library.Info()
         _library.check(library.tsocket_describe(pointer, ctypes.byref(self.info)))
         _handles.add(self)
 
     def next(self, timeout_ms: int, batch: _library.Batch) -> int:
-        """tsocket_next. With OK the batch must be given back."""
+        """tsocket_next. With OK the batch must be given back. Raises Lost, once for each batch that was."""
         with self._lock:
             self._check_open()
             if self._returned:
                 self._release_returned()
+            if self._unsaid:
+                raise self._unsaid.pop(next(iter(self._unsaid)))
             rc = self._next(self._pointer, timeout_ms, batch)
             if rc == OK:
                 self._held += 1
@@ -78,6 +82,17 @@ class Handle:
         """Nobody reads the batch any more. Never waits."""
         self._returned.append(batch)
         self._work_off()
+
+    def say_lost(self, number: int) -> None:
+        """Raises Lost where the batch of that id was, as far as is known, and nobody has been told."""
+        error = self._unsaid.pop(number, None)
+        if error is not None:
+            raise error
+
+    @property
+    def unsaid(self) -> int:
+        """Batches that were lost without anybody having been told."""
+        return len(self._unsaid)
 
     @property
     def held(self) -> int:
@@ -94,6 +109,49 @@ class Handle:
             self._check_open()
             self._release_returned()
             self._flush(self._pointer)
+
+    def pause(self) -> int:
+        """tsocket_pause."""
+        with self._lock:
+            self._check_open()
+            self._release_returned()
+            return self._library.tsocket_pause(self._pointer)
+
+    def resume(self) -> int:
+        """tsocket_resume."""
+        with self._lock:
+            self._check_open()
+            return self._library.tsocket_resume(self._pointer)
+
+    def position(self) -> Tuple[int, int]:
+        """tsocket_position: epoch and sample."""
+        epoch, first = ctypes.c_uint64(), ctypes.c_uint64()
+        with self._lock:
+            self._check_open()
+            _library.check(self._library.tsocket_position(self._pointer, epoch, first))
+        return epoch.value, first.value
+
+    def ended_epoch(self) -> Optional[_library.Epoch]:
+        """tsocket_ended_epoch; None before the first."""
+        ended = _library.Epoch()
+        with self._lock:
+            self._check_open()
+            rc = self._library.tsocket_ended_epoch(self._pointer, ended)
+            if rc == EAGAIN:
+                return None
+            _library.check(rc)
+        return ended
+
+    def token(self, batch: Optional[_library.Batch]) -> Optional[str]:
+        """tsocket_token; None where the stream has none."""
+        text = ctypes.create_string_buffer(_library.TOKEN_MAX + 1)
+        with self._lock:
+            self._check_open()
+            rc = self._library.tsocket_token(self._pointer, batch, text)
+            if rc == EREFUSED:
+                return None
+            _library.check(rc)
+        return text.value.decode()
 
     def close(self) -> None:
         """Closes now, or as soon as the last batch has been given back: until then its memory must stay as it is."""
@@ -117,8 +175,12 @@ class Handle:
 
     def _release_returned(self) -> None:
         while self._returned:
-            self._release(self._pointer, self._returned.popleft())  # ELAPPED, EFORK: next says so as well
+            batch = self._returned.popleft()
+            rc = self._release(self._pointer, batch)  # EFORK: next says so as well
             self._held -= 1
+            if rc == ELAPPED:
+                self.lost += 1
+                self._unsaid[batch.id] = Lost(str(_library.error_of(rc)))
 
     def _close_if_over(self) -> None:
         if self._closing and self._held == 0 and self._pointer:

@@ -39,6 +39,7 @@ EPOCH_END = -2
 END = -3
 ELAPPED = -4
 EHELD = -5
+EREFUSED = -7
 ENOTFOUND = -8
 EINTR = -11
 
@@ -97,7 +98,8 @@ class Info(ctypes.Structure):
         ("n_fields", ctypes.c_uint32), ("fields", Field * FIELDS_MAX), ("batch_size", ctypes.c_uint32),
         ("epoch_samples", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
         ("position", ctypes.c_uint64), ("first", ctypes.c_uint64), ("capacity", ctypes.c_uint64),
-        ("resident", ctypes.c_bool), ("catch_up", ctypes.c_bool)]
+        ("resident", ctypes.c_bool), ("catch_up", ctypes.c_bool), ("memory", ctypes.c_int), ("device", ctypes.c_int),
+        ("device_uuid", ctypes.c_char * 48)]
 
 
 class Batch(ctypes.Structure):
@@ -140,6 +142,7 @@ class ProducerOptions(ctypes.Structure):
         ("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("wait_for", ctypes.c_uint32),
         ("join_grace_ms", ctypes.c_uint32), ("max_hold_ms", ctypes.c_uint32), ("side_share", ctypes.c_uint32),
         ("max_crashes", ctypes.c_uint32), ("exit_when_idle", ctypes.c_bool), ("ledger", ctypes.c_char_p),
+        ("libraries", ctypes.c_char_p),
         ("stage_names", ctypes.c_char_p * STAGES_MAX), ("allow_uids", ctypes.POINTER(ctypes.c_uint32)),
         ("n_allow_uids", ctypes.c_uint32), ("allow_gids", ctypes.POINTER(ctypes.c_uint32)),
         ("n_allow_gids", ctypes.c_uint32)]
@@ -154,8 +157,9 @@ class StreamOptions(ctypes.Structure):
         ("capacity", ctypes.c_uint64), ("max_batch", ctypes.c_uint32), ("on_bad", ctypes.c_int),
         ("max_bad", ctypes.c_uint64), ("null", ctypes.c_bool), ("resident", ctypes.c_bool),
         ("first_epoch", ctypes.c_uint64), ("dataset_id", ctypes.c_char_p), ("recipe_id", ctypes.c_char_p),
-        ("seed", ctypes.c_uint64), ("side_rings", ctypes.c_uint32), ("side_capacity", ctypes.c_uint64),
-        ("source", ctypes.c_char_p)]
+        ("seed", ctypes.c_uint64), ("recipe", ctypes.c_char_p), ("side_rings", ctypes.c_uint32),
+        ("side_capacity", ctypes.c_uint64),
+        ("source", ctypes.c_char_p), ("device", ctypes.c_char_p), ("share", ctypes.c_int)]
 
 
 # By the name of the C struct: what tests/python/test_layout.py compares with the headers.
@@ -186,6 +190,9 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_flush", integer, handle)
     call("tsocket_position", integer, handle, out(ctypes.c_uint64), out(ctypes.c_uint64))
     call("tsocket_ended_epoch", integer, handle, out(Epoch))
+    call("tsocket_token", integer, handle, out(Batch), text)
+    call("tsocket_pause", integer, handle)
+    call("tsocket_resume", integer, handle)
     call("tsocket_close", None, handle)
     call("tsocket_conversion_init", None, out(Conversion))
     call("tsocket_convert", integer, out(Conversion), handle, ctypes.c_uint64, ctypes.c_uint64, handle)

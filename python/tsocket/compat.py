@@ -28,7 +28,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Tuple,
 
 import torch
 
-from .errors import StreamEnd
+from .errors import Lost, StreamEnd
 from .loader import Batch, Loader
 from .producer import Producer
 from .torch import view
@@ -122,7 +122,7 @@ class TensorConsumer:
         if self._batches is None:
             self._batches = iter(self._loader)
         try:
-            batch = next(self._batches)
+            tensors = _tensors(next(self._batches))
         except StreamEnd:
             self.finished = True
             raise StopIteration from None
@@ -131,9 +131,11 @@ class TensorConsumer:
             self.batch_count = 0
             self.epoch += 1
             raise
+        except Lost:  # while it was copied: it comes again
+            return next(self)
         index = self.batch_count
         self.batch_count += 1
-        return index, self.unpack_fn(_tensors(batch))
+        return index, self.unpack_fn(tensors)
 
     def close(self) -> None:
         self._loader.close()
@@ -141,7 +143,9 @@ class TensorConsumer:
 
 def _tensors(batch: Batch) -> Sequence[torch.Tensor]:
     """Private copies: TensorSocket's users write in place."""
-    return tuple(view(batch[name]).clone() for name in batch)
+    tensors = tuple(view(batch[name]).clone() for name in batch)
+    batch.release()
+    return tensors
 
 
 __all__ = ["TensorConsumer", "TensorProducer"]

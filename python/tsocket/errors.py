@@ -16,9 +16,14 @@ class StreamEnd(Error):
 
 
 class Elapsed(Error):
-    """The daemon has reused this batch's memory: what was computed from it is worthless."""
+    """This loader was detached, because the others had waited for it for too long: open again with its last state."""
 
     code = "ELAPPED"
+
+
+class Lost(Elapsed):
+    """A batch was written over while it was held, for the others had waited for too long: what was computed from it
+    may be worthless. The loader goes on, and gives it again before anything else."""
 
 
 class Held(Error):

@@ -2,6 +2,7 @@
 """The consumer: iterate over a stream that a daemon of this machine serves, epoch by epoch."""
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import os
@@ -14,12 +15,14 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 from . import _library
 from ._array import Array
 from ._handle import Handle, Window
-from .errors import Error, Held, Invalid, ResumeError, StreamEnd, Timeout
+from .errors import Error, Gone, Held, Invalid, ResumeError, StreamEnd, Timeout
 
 SLICE_MS = 100  # the longest wait in one piece: a signal that comes just before it is noticed after so long
 FOREVER_S = 1e9
+STATE_VERSION = 2
 
 Shard = Union[None, str, Tuple[int, int]]
+State = Union[str, Mapping[str, Any]]
 
 
 class Field(NamedTuple):
@@ -30,6 +33,16 @@ class Field(NamedTuple):
     shape: Tuple[int, ...]
 
 
+class EndedEpoch(NamedTuple):
+    """What an epoch was that has been read to its end."""
+
+    epoch: int  # the stream's number
+    own_epoch: int  # this trainer's
+    samples: int  # that it had
+    received: int  # of these, real ones that this loader was given
+    skipped: int  # that it left out (on_lag="skip")
+
+
 class Batch(Mapping):
     """Samples of one epoch, field by field: batch["image"] is an Array, dict(batch) all of them.
 
@@ -37,7 +50,7 @@ class Batch(Mapping):
     made of a field, or the batch itself by keep(). What is kept takes up room in the ring, and one of `hold`.
     """
 
-    __slots__ = ("epoch", "own_epoch", "first", "count", "valid", "_fields", "_window", "_skip", "_kept")
+    __slots__ = ("epoch", "own_epoch", "first", "count", "valid", "skipped", "_fields", "_window", "_skip", "_kept")
 
     def __init__(self, fields: Dict[str, Tuple[int, _library.Dtype, Tuple[int, ...]]], window: Window, skip: int,
                  own_epoch: int) -> None:
@@ -47,6 +60,7 @@ class Batch(Mapping):
         self.first: int = batch.first + skip  # place of the first sample in the epoch's order
         self.count: int = batch.count - skip  # samples
         self.valid: int = max(batch.valid - skip, 0)  # of these, real ones; the others repeat them
+        self.skipped: int = batch.skipped  # samples left out just before it (on_lag="skip")
         self._fields = fields
         self._window: Optional[Window] = window
         self._skip = skip  # samples at its beginning that are none of ours
@@ -54,10 +68,7 @@ class Batch(Mapping):
 
     def __getitem__(self, name: str) -> Array:
         number, dtype, shape = self._fields[name]
-        window = self._window
-        if window is None:
-            raise Invalid("this batch has been released, for the next one was asked for; keep() it before, or keep the "
-                          "arrays that are needed")
+        window = self._held()
         address = window.batch.data[number] + self._skip * math.prod(shape) * dtype.size
         return Array(address, dtype, (self.count, *shape), window)
 
@@ -75,18 +86,32 @@ class Batch(Mapping):
         """Field "index": the place of each sample in the dataset."""
         return self["index"]
 
+    def _held(self) -> Window:
+        if self._window is None:
+            raise Invalid("this batch has been released, for the next one was asked for; keep() it before, or keep the "
+                          "arrays that are needed")
+        return self._window
+
     def keep(self) -> "Batch":
         """Holds the batch until release(), or until it and all that was made of it are gone."""
         self._kept = True
         return self
 
     def release(self) -> None:
-        """Gives the batch back now; what was made of its fields stays valid and keeps it for as long."""
+        """Gives the batch back now; what was made of its fields stays valid and keeps it for as long. Raises Lost where
+        it was written over before: what was read of it is worthless, and it will come again."""
+        window, self._window = self._window, None
+        if window is not None:
+            handle, number = window.handle, window.batch.id
+            del window
+            handle.say_lost(number)
+
+    def _let_go(self) -> None:
         self._window = None
 
     def _pass(self) -> None:
         if not self._kept:
-            self._window = None
+            self._let_go()
 
 
 class Loader:
@@ -97,12 +122,19 @@ class Loader:
 
     hold             batches that may be held at once, counted from the oldest; more: Held is raised
     last             what to do with samples that do not fill a batch: "keep" a smaller one, "drop", or "pad"
-    join             where to begin when the epoch under way has left the ring: "wait" for the next, or "now"
+    join             where to begin when the epoch under way has left the ring: "catch-up", in the middle, and what lies
+                     before comes behind the epoch's end; "wait" for the next; or "now", with a first epoch that is partial
     shard            (rank, world): this rank of a data-parallel job; "auto" takes it from torchrun or Slurm
     epochs           ends after so many; None: as many as come
     fields           names wanted; None: all
     timeout          seconds to wait for a batch before Timeout is raised; None: no limit
     connect_timeout  seconds to look for the daemon; None: until it is there
+    reconnect        seconds to wait for a daemon that has gone, to go on where it was when it is back; 0: Gone is raised
+                     at once; None: no limit
+    on_lag, max_lag  what becomes of it when the others have waited for it for the daemon's --max-hold: "park", it goes on
+                     where it was when it comes back; "skip", also, and when it is more than max_lag samples behind the
+                     newest it leaves samples out; "detach", Elapsed is raised
+    resume           a state_dict(), or a token: goes on where that was taken
     consumer_name    what `tsocketctl status` shows; None: the script's name
 
     From here on the daemon and all other trainers wait for this one, so close it when it is no longer needed: close(),
@@ -113,22 +145,44 @@ class Loader:
     def __init__(self, name: str = "main", batch_size: int = 64, *, hold: int = 2, last: str = "keep",
                  join: str = "catch-up", shard: Shard = None, epochs: Optional[int] = None,
                  fields: Optional[Sequence[str]] = None, timeout: Optional[float] = None,
-                 connect_timeout: Optional[float] = 0.0, consumer_name: Optional[str] = None) -> None:
+                 connect_timeout: Optional[float] = 0.0, reconnect: Optional[float] = 0.0, on_lag: str = "park",
+                 max_lag: int = 0, resume: Optional[State] = None, consumer_name: Optional[str] = None) -> None:
         self.name = name
         self.batch_size = _positive("batch_size", batch_size)
         self.rank, self.world = resolve_shard(shard)
         self._last = last
         self._timeout = timeout
-        options = _options(hold, last, join, (self.rank, self.world), epochs, fields, consumer_name)
-        self._handle = _connect(name, self.batch_size, options, connect_timeout)
-        info = self._handle.info
-        self._by_name = _fields_of(info)
-        self._epoch_samples: int = info.epoch_samples
-        self._first_epoch = (info.epoch, info.first)
-        self._place = (info.epoch, info.first)  # of the next batch
-        self._own_epoch_shift = 0  # own epochs that were before this loader: after load_state_dict
-        self._target: Optional[Dict[str, Any]] = None  # a place that load_state_dict asks for, not reached yet
+        self._connect_timeout = connect_timeout
+        self._epochs = epochs
+        self._options = _options(hold, last, join, (self.rank, self.world), epochs, fields, consumer_name)
+        self._options.reconnect_ms = -1 if reconnect is None else round(reconnect * 1000)
+        self._options.on_lag = _choice("on_lag", on_lag, _library.ON_LAG)
+        self._options.max_lag = max_lag
+        state = _state_of(resume) if resume is not None else {"token": None, "own_epoch": 0}
+        self._begin(self._attach(state), state)
+        if "sample" in state:
+            self._leave_out(state)
+
+    def _attach(self, state: Mapping[str, Any]) -> Handle:
+        """A handle that begins behind the token, if there is one."""
+        token, left = state["token"], self._epochs or 0
+        if token is not None:
+            left = max(left - state["own_epoch"], 0)
+        self._options.epochs = left
+        self._options.resume = token.encode() if token is not None else None
+        return _connect(self.name, self.batch_size, self._options, self._connect_timeout)
+
+    def _begin(self, handle: Handle, state: Mapping[str, Any]) -> None:
+        self._handle = handle
+        self._by_name = _fields_of(handle.info)
+        self._epoch_samples: int = handle.info.epoch_samples
+        epoch, first = handle.position()
+        self._first_place = self._place = (epoch, first - self.rank * self.batch_size)  # of the next batch
+        self._first_own_epoch: int = state["own_epoch"]  # the number that the first epoch has for this trainer
+        self._over = self._epochs is not None and state["own_epoch"] >= self._epochs
+        self._target: Optional[Dict[str, Any]] = None  # a place that is to be reached, and is not yet
         self._peeked: Optional[Batch] = None
+        self._before_peek: Dict[str, Any] = {}  # the state then
         self._local = threading.local()
 
     # --- what is there
@@ -148,8 +202,9 @@ class Loader:
     def __len__(self) -> int:
         """Batches of the epoch that is read or comes next, if all its samples are good; TypeError where the producer
         does not know."""
-        epoch, first = self._first_epoch
-        samples = self.samples - (first if self._place[0] == epoch else 0)
+        epoch, first = self._first_place
+        partial = self._place[0] == epoch and not self._handle.info.catch_up
+        samples = self.samples - (first if partial else 0)
         stride = self.batch_size * self.world
         return samples // stride if self._last == "drop" else -(-samples // stride)
 
@@ -159,9 +214,28 @@ class Loader:
         return self._place[0]
 
     @property
+    def ended_epoch(self) -> Optional[EndedEpoch]:
+        """The epoch that was read to its end last; None before the first."""
+        ended = self._handle.ended_epoch()
+        if ended is None:
+            return None
+        return EndedEpoch(ended.epoch, ended.own_epoch + self._first_own_epoch, ended.samples, ended.received,
+                          ended.skipped)
+
+    @property
+    def resident(self) -> bool:
+        """Whether the whole stream stays in the ring: each epoch is a pass over it, and nobody waits for anybody."""
+        return self._handle.info.resident
+
+    @property
     def held(self) -> int:
         """Batches that this loader holds in the ring now. Others wait for their room when it runs short."""
         return self._handle.held
+
+    @property
+    def lost(self) -> int:
+        """Batches that were written over while they were held, and came again: see Lost."""
+        return self._handle.lost
 
     # --- iteration
 
@@ -172,22 +246,21 @@ class Loader:
         """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
         """
         while True:
+            before = self.state_dict()
             try:
-                self._peeked = self._next_batch()
+                batch = self._next_batch()
             except StreamEnd:
                 return
-            if self._peeked is not None:  # None: an epoch that a resumed run had finished already
-                yield self._peeked.own_epoch
+            if batch is not None:  # None: an epoch that a resumed run had finished already
+                self._peeked, self._before_peek = batch, before
+                yield batch.own_epoch
 
     def _next_batch(self) -> Optional[Batch]:
         """The next batch; None at the epoch's end."""
         peeked, self._peeked = self._peeked, None
         if peeked is not None:
             return peeked
-        current: Optional[Batch] = getattr(self._local, "batch", None)
-        if current is not None:
-            self._local.batch = None
-            current._pass()
+        self._pass_current()
         if self._target is not None:
             batch = self._go_to_target()
         else:
@@ -196,10 +269,17 @@ class Loader:
         self._local.batch = batch
         return batch
 
+    def _pass_current(self) -> None:
+        """The batch that this thread was given last is not read any more."""
+        current: Optional[Batch] = getattr(self._local, "batch", None)
+        if current is not None:
+            self._local.batch = None
+            current._pass()
+
     def _batch(self, window: Window, skip: int) -> Batch:
         raw = window.batch
         self._place = (raw.epoch, self._end_of(raw))
-        return Batch(self._by_name, window, skip, raw.own_epoch + self._own_epoch_shift)
+        return Batch(self._by_name, window, skip, raw.own_epoch + self._first_own_epoch)
 
     def _end_of(self, raw: _library.Batch) -> int:
         """Where the group of ranks goes on after the round that this batch belongs to."""
@@ -207,6 +287,8 @@ class Loader:
 
     def _receive(self) -> Optional[Window]:
         """The next window of the library's; None at an epoch's end. Signals are handled while it waits."""
+        if self._over:
+            raise StreamEnd(f"{self.name}: {self._epochs} epochs had been read when the state was taken")
         deadline = time.monotonic() + (FOREVER_S if self._timeout is None else self._timeout)
         raw = _library.Batch()
         collected = False
@@ -235,34 +317,82 @@ class Loader:
                     "and with the next one there would be more than `hold` says; copy what is to be kept, or open the "
                     "loader with a larger hold=")
 
+    # --- pause
+
+    def pause(self) -> None:
+        """For a time without batches, such as a validation: the others do not wait for this loader until it asks for the
+        next one, and then it goes on exactly where it was. Releases the current batch; Held: others are kept, or the
+        epoch that epochs() has just begun waits with its first. Refused: the stream has no side ring."""
+        self._pass_current()
+        rc = self._handle.pause()
+        if rc == _library.EHELD:
+            gc.collect()  # what is held by dead cycles alone is not held
+            rc = self._handle.pause()
+        _library.check(rc)
+
+    def resume(self) -> None:
+        """Lets the daemon know that a batch will be asked for soon, so that it is there by then; not needed."""
+        _library.check(self._handle.resume())
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """with loader.paused(): validate()"""
+        self.pause()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Gone, Timeout):  # the next batch will say so
+                self.resume()
+
     # --- resume
 
-    def state_dict(self) -> Dict[str, Any]:
-        """The place after the last batch that was handed out, for load_state_dict; plain numbers and strings."""
-        if self._target is not None:
+    def state_dict(self, batch: Optional[Batch] = None) -> Dict[str, Any]:
+        """The place after the last batch that was handed out, for load_state_dict; plain numbers and strings. After
+        `batch`, which is not released yet, where batches are fetched ahead of what is trained on."""
+        if batch is None and self._target is not None:
             return dict(self._target)
-        epoch, sample = self._place
-        own_epoch = self._own_epoch_shift + epoch - self._first_epoch[0]
-        return {"version": 1, "epoch": epoch, "sample": sample, "own_epoch": own_epoch, "world": self.world,
-                "batch_size": self.batch_size}
+        if batch is None and self._peeked is not None:
+            return dict(self._before_peek)
+        raw = batch._held().batch if batch is not None else None
+        epoch, sample = (raw.epoch, self._end_of(raw)) if raw is not None else self._place
+        token = self._handle.token(raw)
+        if token is None:
+            return {"version": STATE_VERSION, "token": None, "own_epoch": self._own_epoch(epoch), "epoch": epoch,
+                    "sample": sample, "world": self.world, "batch_size": self.batch_size}
+        if raw is None:
+            epoch, _ = self._handle.position()
+        return {"version": STATE_VERSION, "token": token, "own_epoch": self._own_epoch(epoch)}
+
+    def _own_epoch(self, epoch: int) -> int:
+        return epoch - self._first_place[0] + self._first_own_epoch
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state` was taken, with any batch size; call it before the first batch.
+        """Goes on where `state` was taken, with any batch size: attaches once more, at that place. Where several trainers
+        go on together, or ranks, give it to each of them at once, as `resume`: they count from when they attach.
 
-        libtsocket cannot resume by itself yet, so the samples before that place are received and left unread: the
-        daemon must still have it before it, and it takes as long as the daemon needs to make them. ResumeError: the
-        stream is past it. Whether the daemon serves the same data in the same order is not checked.
+        Refused: the daemon serves something else, or cannot go there; the loader stays where it is. ResumeError: a stream
+        that has no tokens (a Python producer's) is past that place. There, what lies before is received and left unread,
+        and whether it is the same data in the same order is not checked.
         """
-        if state.get("version") != 1:
-            raise ResumeError(f"a state of version {state.get('version')}; this version of tsocket knows 1")
-        if self._place != self._first_epoch or self._peeked is not None:
+        state = _state_of(state)
+        if state["token"] is None:
+            self._leave_out(state)
+            return
+        handle = self._attach(state)
+        self._let_go()
+        self._handle.close()  # only now: a daemon may end with its last consumer
+        self._begin(handle, state)
+
+    def _leave_out(self, state: Mapping[str, Any]) -> None:
+        """Has everything before that place received and left unread."""
+        if self._place != self._first_place or self._peeked is not None:
             raise ResumeError("load_state_dict comes too late: the loader has handed out batches already")
         place = (int(state["epoch"]), int(state["sample"]))
         if place < self._place:
             raise ResumeError(f"{self.name} is at epoch {self._place[0]}, sample {self._place[1]}, and the state is of "
                               f"epoch {place[0]}, sample {place[1]}: it cannot go back; start the daemon again, with the "
                               "same data, options and seed")
-        self._own_epoch_shift = int(state["own_epoch"]) - (place[0] - self._place[0])
+        self._first_own_epoch = int(state["own_epoch"]) - (place[0] - self._place[0])
         self._target = dict(state)
 
     def _go_to_target(self) -> Optional[Batch]:
@@ -294,25 +424,29 @@ class Loader:
 
     def flush(self) -> None:
         """Tells the daemon of all releases at once; worth it before a long time without the loader."""
-        current = getattr(self._local, "batch", None)
-        if current is not None:
-            current._pass()
+        self._pass_current()
         self._handle.flush()
+
+    def _let_go(self) -> None:
+        for batch in (self._peeked, getattr(self._local, "batch", None)):
+            if batch is not None:
+                batch._let_go()
+        self._peeked = None
+        self._local = threading.local()
 
     def close(self) -> None:
         """Detaches. Where arrays or tensors of its batches are still alive, with the last of them: until then their
         memory stays as it is, and the others wait for it."""
         if self._handle.closed:
             return
-        for batch in (self._peeked, getattr(self._local, "batch", None)):
-            if batch is not None:
-                batch.release()
-        self._peeked = None
-        self._local = threading.local()
+        self._let_go()
         self._handle.close()
         if self._handle.held > 0:
             warnings.warn(f"{self.name}: closed while arrays or tensors of {self._handle.held} batches are alive; it stays "
                           "attached until they are gone", ResourceWarning, stacklevel=2)
+        if self._handle.unsaid > 0:
+            warnings.warn(f"{self.name}: closed after {self._handle.unsaid} batches were written over while they were held; "
+                          "what was computed from them is worthless", RuntimeWarning, stacklevel=2)
 
     def __enter__(self) -> "Loader":
         return self
@@ -350,6 +484,15 @@ def _choice(what: str, value: str, choices: Mapping[str, int]) -> int:
     return choices[value]
 
 
+def _state_of(state: State) -> Mapping[str, Any]:
+    """A state_dict, or what stands for one: a token alone."""
+    if isinstance(state, str):
+        return {"token": state, "own_epoch": 0}
+    if state.get("version") != STATE_VERSION:
+        raise ResumeError(f"a state of version {state.get('version')}; this version of tsocket knows {STATE_VERSION}")
+    return state
+
+
 def resolve_shard(shard: Shard) -> Tuple[int, int]:
     """(rank, world) of "auto", of None (alone), or of itself."""
     if shard is None:
@@ -369,6 +512,7 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
              fields: Optional[Sequence[str]], consumer_name: Optional[str]) -> _library.Options:
     options = _library.Options()
     _library.load().tsocket_options_init(options)
+    options.device = b"host"  # an Array is memory that this process can read
     options.hold = _positive("hold", hold)
     options.last = _choice("last", last, _library.LAST)
     options.join = _choice("join", join, _library.JOIN)
@@ -378,6 +522,7 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
         raise Invalid(f"fields is the string {fields!r}; it must be a list of names")
     options.fields = ",".join(fields).encode() if fields is not None else None
     options.consumer_name = (consumer_name or os.path.basename(sys.argv[0]) or "python").encode()
+    options.device = b"host"  # what NumPy and buffers of the interpreter can reach
     return options
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import os
 import sys
 import threading
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -110,8 +111,8 @@ class Producer:
     ring           samples in the ring; default: eight of the largest batches
     wait_for, join_grace    as of tsocketd: consumers that the first epoch waits for; seconds it stays for late ones
 
-    An iteration that ends sooner than epoch_samples is a shorter epoch; one that gives more is an error. Workers that the
-    loader forks must be there before, so use persistent_workers=True, or workers that are spawned.
+    An iteration that ends sooner than epoch_samples is a shorter epoch; one that gives more is an error. The loader may
+    fork its workers at any time.
     """
 
     def __init__(self, loader: Iterable[Any], name: str = "main", *, stream: str = "train",
@@ -131,6 +132,7 @@ class Producer:
         self._served = 0  # samples of it
         self._library = _library.load()
         self._pointer = ctypes.c_void_p()
+        self._pid = os.getpid()
         self._lock = threading.Lock()  # close waits for a call that is under way
         self._open(wait_for, join_grace, exit_when_idle)
         try:
@@ -254,7 +256,10 @@ class Producer:
         self.close()
 
     def close(self) -> None:
-        """Gives the name back; consumers that have not read everything are told that it is gone."""
+        """Gives the name back; consumers that have not read everything are told that it is gone. In a forked child it does
+        nothing: the producer is its parent's."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
             pointer, self._pointer = self._pointer, ctypes.c_void_p()
             if pointer:

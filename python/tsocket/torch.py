@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
 from . import _library, loader
 from ._array import Array
 from ._pool import Pool
-from .errors import Invalid
+from .errors import Invalid, Lost
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -137,9 +137,11 @@ class Loader:
         """The daemon gives each epoch an order of its own, the same for all ranks: there is nothing to be set."""
 
     def state_dict(self) -> Dict[str, Any]:
+        """The place after the last batch that was handed out."""
         return self.loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As tsocket.Loader.load_state_dict; `resume` does the same at once, as ranks need it."""
         self.loader.load_state_dict(state)
 
     def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
@@ -147,9 +149,24 @@ class Loader:
             tensors = [self._tensor(name, batch[name]) for name in self._names]
             if self._targets is not None:
                 tensors.append(self._targets_of(view(batch["index"]).clone()))
-            batch.release()
+            try:
+                batch.release()
+            except Lost:  # while it was copied: the copy is thrown away, and the batch comes again
+                continue
             yield tuple(tensors)
             del tensors
+
+    def pause(self) -> None:
+        """As tsocket.Loader.pause."""
+        self.loader.pause()
+
+    def resume(self) -> None:
+        """As tsocket.Loader.resume."""
+        self.loader.resume()
+
+    def paused(self) -> ContextManager[None]:
+        """with loader.paused(): validate()"""
+        return self.loader.paused()
 
     def epochs(self) -> Iterator[int]:
         """As tsocket.Loader.epochs."""

@@ -12,6 +12,7 @@
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
 #include "../ipc/step.h"
+#include "places.h"
 
 enum {
     ANSWER_MS = 30000, /* a daemon that is stopped or drowned in work; far above what any answer takes */
@@ -23,14 +24,18 @@ enum {
 struct reply {
     char *text; /* or NULL: nothing yet */
     size_t len;
-    int fds[TSI_LIFELINE_FDS];
-    uint32_t n_fds;
+    struct tsc_ring_fds memory;
 };
+
+static void close_fds(struct tsc_ring_fds *fds)
+{
+    while (fds->n > 0)
+        close(fds->fds[--fds->n]);
+}
 
 static void reply_fini(struct reply *reply)
 {
-    while (reply->n_fds > 0)
-        close(reply->fds[--reply->n_fds]);
+    close_fds(&reply->memory);
     free(reply->text);
 }
 
@@ -108,18 +113,21 @@ static int link_open(const char *daemon, const struct tsi_hello *hello, int conn
                      struct tsc_link *link_out)
 {
     struct tsc_link link = {.lifeline = -1};
+    struct tsi_hello mine = *hello;
     struct tsi_greeting greeting;
     int rc = find(daemon, connect_timeout_ms, &link.lifeline);
 
     if (rc == TSOCKET_OK)
         rc = greet(link.lifeline, tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS), &greeting);
+    if (rc == TSOCKET_OK && strcmp(hello->type, "HELLO") == 0)
+        rc = tsc_places_list(hello->device, greeting.gpu, mine.device);
     if (rc == TSOCKET_OK) {
         TSI_STEP(GREETING_HEARD);
         memcpy(link.token, greeting.token, sizeof(link.token));
         rc = tsi_socket_connect(greeting.socket, &link.socket);
     }
     if (rc == TSOCKET_OK)
-        rc = tsc_link_say(&link, hello);
+        rc = tsc_link_say(&link, &mine);
     TSI_STEP(HELLO_SENT);
     if (rc == TSOCKET_OK)
         *link_out = link;
@@ -159,8 +167,9 @@ static int wait_for_message(const struct tsc_link *link, uint64_t deadline_ns, s
 
         if (rc != TSOCKET_EAGAIN)
             return rc;
-        if (reply->n_fds == 0)
-            rc = tsi_lifeline_recv(link->lifeline, 0, packet, sizeof(packet), &len, reply->fds, &reply->n_fds);
+        if (reply->memory.n == 0)
+            rc =
+                tsi_lifeline_recv(link->lifeline, 0, packet, sizeof(packet), &len, reply->memory.fds, &reply->memory.n);
         else if (tsi_lifeline_hung_up(link->lifeline))
             rc = tsi_fail(TSOCKET_GONE, "the daemon closed the lifeline");
         if (rc != TSOCKET_OK && rc != TSOCKET_EAGAIN)
@@ -172,28 +181,18 @@ static int wait_for_message(const struct tsc_link *link, uint64_t deadline_ns, s
     }
 }
 
-static int open_ring(const int *fds, uint32_t n_fds, const struct tsi_layout *layout, uint32_t name,
-                     struct tsc_ring **ring_out)
-{
-    if (n_fds != TSI_LIFELINE_FDS)
-        return tsi_fail(TSOCKET_EPROTOCOL, "the daemon sent %u descriptors instead of %d", n_fds, TSI_LIFELINE_FDS);
-    return tsc_ring_open(fds, layout, name, ring_out);
-}
-
-int tsc_link_take_ring(const struct tsc_link *link, const struct tsi_layout *layout, uint32_t name,
+int tsc_link_take_ring(const struct tsc_link *link, const struct tsi_layout *layout, const char *ticket, uint32_t name,
                        struct tsc_ring **ring_out)
 {
     char packet[TSI_LIFELINE_PACKET_MAX];
-    int fds[TSI_LIFELINE_FDS];
-    uint32_t n_fds = 0;
+    struct tsc_ring_fds fds = {.n = 0};
     size_t len;
     int rc = tsi_lifeline_recv(link->lifeline, tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS), packet, sizeof(packet),
-                               &len, fds, &n_fds);
+                               &len, fds.fds, &fds.n);
 
     if (rc == TSOCKET_OK)
-        rc = open_ring(fds, n_fds, layout, name, ring_out);
-    while (n_fds > 0)
-        close(fds[--n_fds]);
+        rc = tsc_ring_open(&fds, layout, ticket, name, ring_out);
+    close_fds(&fds);
     return rc;
 }
 
@@ -205,9 +204,10 @@ static int accept_welcome(struct reply *reply, struct tsc_attachment *attachment
         rc = tsi_fail(attachment->welcome.refused, "%s", attachment->welcome.reason);
     if (rc != TSOCKET_OK)
         return rc;
-    if (reply->n_fds == 0)
-        return tsc_link_take_ring(&attachment->link, &attachment->welcome.layout, 0, &attachment->ring);
-    return open_ring(reply->fds, reply->n_fds, &attachment->welcome.layout, 0, &attachment->ring);
+    if (reply->memory.n == 0)
+        return tsc_link_take_ring(&attachment->link, &attachment->welcome.layout, attachment->welcome.arena, 0,
+                                  &attachment->ring);
+    return tsc_ring_open(&reply->memory, &attachment->welcome.layout, attachment->welcome.arena, 0, &attachment->ring);
 }
 
 int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,

@@ -2,7 +2,7 @@
 /*
  * Attaching to a daemon: find it, be greeted, say HELLO, take the WELCOME and the memory that comes with it.
  *
- *     runtime folder -> lifeline: greeting -> ZeroMQ: HELLO -> ZeroMQ: WELCOME + lifeline: two descriptors -> mapped
+ *     runtime folder -> lifeline: greeting -> ZeroMQ: HELLO -> ZeroMQ: WELCOME + lifeline: descriptors -> mapped
  */
 #ifndef TSC_ATTACH_H
 #define TSC_ATTACH_H
@@ -27,8 +27,9 @@ struct tsc_attachment {
 bool tsc_split_name(const char *name, char daemon_out[TSOCKET_NAME_MAX + 1], char stream_out[TSOCKET_NAME_MAX + 1]);
 
 /*
- * `hello` is sent with the daemon's token filled in. The daemon is looked for until `connect_timeout_ms` is over
- * (0: once, -1: for ever). TSOCKET_OK: the attachment is the caller's, for tsc_detach. Errors as tsocket_open's.
+ * `hello` is sent with the daemon's token filled in, and for its device, which is options.device, what that comes to
+ * here (places.h). The daemon is looked for until `connect_timeout_ms` is over (0: once, -1: for ever). TSOCKET_OK: the
+ * attachment is the caller's, for tsc_detach. Errors as tsocket_open's.
  */
 int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
                struct tsc_attachment *attachment_out);
@@ -41,8 +42,8 @@ void tsc_link_close(struct tsc_link *link);
 /* Sends a cold message; its token is filled in. TSOCKET_EAGAIN: the queue is full. TSOCKET_ENOMEM. */
 int tsc_link_say(const struct tsc_link *link, const struct tsi_hello *message);
 
-/* Takes a ring's two descriptors from the lifeline, waiting for them, and maps them. Errors as tsc_ring_open's. */
-int tsc_link_take_ring(const struct tsc_link *link, const struct tsi_layout *layout, uint32_t name,
+/* Takes a ring's descriptors from the lifeline, waiting for them, and maps it. Errors as tsc_ring_open's. */
+int tsc_link_take_ring(const struct tsc_link *link, const struct tsi_layout *layout, const char *ticket, uint32_t name,
                        struct tsc_ring **ring_out);
 
 /*

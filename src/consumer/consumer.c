@@ -5,11 +5,11 @@
  *     next:    look at the control page -- window ready? --> hand it out (no system call)
  *                   ^                          | no
  *                   +-- READY -- sleep <-- WANT
- *     release: mark the window; tell the daemon how far nothing of ours is held
  */
 #include "handle.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <string.h>
 
 #include "../ipc/clock.h"
@@ -17,7 +17,61 @@
 #include "../ipc/lifeline.h"
 #include "../ipc/step.h"
 
+enum {
+    LOOK_MS = 1,
+};
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* --- reading data */
+
+int tsc_handle_read(const struct tsocket *ts, void *to, const void *from, uint64_t bytes)
+{
+    int rc;
+
+    if (ts->kind == TSI_ARENA_HOST) {
+        memcpy(to, from, bytes);
+        return TSOCKET_OK;
+    }
+    rc = tsc_gpu_copy_out(ts->gpu, to, (uintptr_t)from, bytes);
+    return rc == TSOCKET_OK ? tsc_gpu_finish(ts->gpu) : rc;
+}
+
+int tsocket_copy(const struct tsocket *ts, const struct tsocket_batch *batch, uint32_t field, void *to)
+{
+    if (ts == NULL || batch == NULL || to == NULL || field >= ts->n_fields)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_copy: NULL, or no such field");
+    if (tsc_handle_check(ts) != TSOCKET_OK)
+        return TSOCKET_EFORK;
+    if (tsc_held_find(&ts->held, batch->id) == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_copy: batch %" PRIu64 " is not held by this handle", batch->id);
+    return tsc_handle_read(ts, to, batch->data[field],
+                           ts->welcome.layout.fields[ts->fields[field]].sample_bytes * batch->count);
+}
+
+int tsocket_convert_on(struct tsocket *ts, const struct tsocket_conversion *conversion, const struct tsocket_pick *pick,
+                       const uint8_t *from, uint64_t images, uint64_t pixels, void *to, void *stream)
+{
+    static const struct tsocket_pick all = {.index = NULL};
+    struct tsc_convert_shape shape;
+    int rc;
+
+    if (ts == NULL || conversion == NULL || from == NULL || to == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_convert_on: NULL");
+    if (tsc_handle_check(ts) != TSOCKET_OK)
+        return TSOCKET_EFORK;
+    if (ts->kind == TSI_ARENA_HOST)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_convert_on: the data is in host memory; use tsocket_convert_picked");
+    rc = tsc_convert_check(conversion);
+    if (rc == TSOCKET_OK)
+        rc = tsc_convert_shape(conversion, pick != NULL ? pick : &all, images, pixels, &shape);
+    if (rc == TSOCKET_OK && images > 0 && pixels > 0 && ts->convert == NULL)
+        rc = tsc_convert_gpu_open(ts->gpu, &ts->convert);
+    if (rc != TSOCKET_OK || images == 0 || pixels == 0)
+        return rc;
+    return tsc_convert_gpu_run(ts->convert, conversion, pick != NULL ? pick : &all, &shape, (uintptr_t)from,
+                               (uintptr_t)to, stream);
+}
 
 /* --- telling the daemon */
 
@@ -66,16 +120,6 @@ void tsc_handle_tell_release(struct tsocket *ts, bool urgent)
         return;
     ts->release_due = false;
     TSI_STEP(RELEASE_TOLD);
-}
-
-int tsocket_flush(struct tsocket *ts)
-{
-    if (ts == NULL)
-        return tsi_fail(TSOCKET_EINVAL, "tsocket_flush: NULL");
-    if (tsc_handle_check(ts) != TSOCKET_OK)
-        return TSOCKET_EFORK;
-    tsc_handle_tell_release(ts, true);
-    return ts->release_due ? tsi_fail(TSOCKET_EAGAIN, "the queue to the daemon is full") : TSOCKET_OK;
 }
 
 /* --- handing out */
@@ -131,6 +175,7 @@ static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struc
         window->after.removed =
             tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + window->after.index - 1);
     }
+    tsc_witness_first(ts, batch, window);
     if (!tsi_control_still_holds(ts->ring->control, window->position))
         return elapsed(ts, window->position);
     *batch_out = *batch;
@@ -180,17 +225,12 @@ static int give_padded(struct tsocket *ts, uint32_t valid, uint64_t end, struct 
 {
     struct tsocket_batch batch = describe_window(ts, ts->batch, valid);
     struct tsc_window window = {.position = valid > 0 ? batch.position : end - 1, .private = true};
-    uint32_t cycle = valid > 0 ? valid : 1;
-    unsigned char *pad = ts->pad + ts->pad_bytes * (ts->held.next % ts->held.hold);
+    struct tsc_padding padding = {
+        .which = ts->held.next, .position = window.position, .count = batch.count, .cycle = valid > 0 ? valid : 1};
+    int rc = tsc_pad_fill(&ts->pad, ts->ring, ts->fields, ts->n_fields, &padding, batch.data);
 
-    for (uint32_t i = 0; i < ts->n_fields; i++) {
-        uint64_t sample_bytes = ts->ring->layout.fields[ts->fields[i]].sample_bytes;
-
-        for (uint32_t n = 0; n < batch.count; n++)
-            memcpy(pad + ts->pad_offset[i] + n * sample_bytes,
-                   sample_at(ts, ts->fields[i], window.position + n % cycle), sample_bytes);
-        batch.data[i] = pad + ts->pad_offset[i];
-    }
+    if (rc != TSOCKET_OK)
+        return rc;
     return hand_out(ts, &batch, &window, batch_out);
 }
 
@@ -398,16 +438,61 @@ static int sleep_once(struct tsocket *ts, bool to_send, int left_ms)
     return left_ms == 0 && !ts->gone ? TSOCKET_EAGAIN : TSOCKET_OK;
 }
 
+/* While work of a GPU stands behind releases, it is looked at so often: nobody says when it is done. */
+static int patience_ms(const struct tsocket *ts, uint64_t deadline_ns)
+{
+    int left_ms = tsi_clock_left_ms(tsi_clock_ns(), deadline_ns);
+
+    return ts->held.n_pending > 0 && (left_ms < 0 || left_ms > LOOK_MS) ? LOOK_MS : left_ms;
+}
+
+/* Room comes only from this consumer's own work, whatever the daemon does. */
+static int wait_for_work(const struct tsocket *ts, uint64_t deadline_ns)
+{
+    int left_ms = patience_ms(ts, deadline_ns);
+
+    if (left_ms == 0)
+        return TSOCKET_EAGAIN;
+    if (poll(NULL, 0, left_ms) < 0)
+        return tsi_fail(TSOCKET_EINTR, "a signal arrived while waiting");
+    return TSOCKET_OK;
+}
+
 /* Says what is to be said and sleeps once. */
 static int wait_once(struct tsocket *ts, uint64_t deadline_ns)
 {
     bool told;
 
+    if (tsc_held_will_move(&ts->held))
+        return wait_for_work(ts, deadline_ns);
     if (ts->gone)
         return tsc_move_come_back(ts, deadline_ns);
     tsc_handle_tell_release(ts, true);
     told = (tsc_move_is_due(ts) ? tsc_move_ask(ts) : ask(ts)) && !ts->release_due;
-    return sleep_once(ts, !told, tsi_clock_left_ms(tsi_clock_ns(), deadline_ns));
+    return sleep_once(ts, !told, patience_ms(ts, deadline_ns));
+}
+
+/* What it holds may be the very room that it would wait for. */
+static bool is_stuck(const struct tsocket *ts)
+{
+    return tsc_held_full(&ts->held) && !tsc_held_will_move(&ts->held);
+}
+
+/* One look, after one at the work that releases wait for. */
+static int look(struct tsocket *ts, struct tsocket_batch *batch_out)
+{
+    int rc;
+
+    tsc_release_progress(ts);
+    if (ts->refused != TSOCKET_OK)
+        return tsi_fail(ts->refused, "%s", ts->reason);
+    if (ts->lapsed) {
+        ts->lapsed = false;
+        return tsi_fail(TSOCKET_ELAPPED, "a batch was written over before the work behind its release was done; it is "
+                                         "given again");
+    }
+    rc = try_next(ts, batch_out);
+    return rc == TSOCKET_EHELD && tsc_held_will_move(&ts->held) ? TSOCKET_EAGAIN : rc;
 }
 
 /* Sleeps and looks again until there is something, or the time is over. */
@@ -422,7 +507,9 @@ static int wait_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *b
             return tsi_fail(rc, "nothing is ready within %d ms", timeout_ms);
         if (rc != TSOCKET_OK)
             return rc;
-        rc = try_next(ts, batch_out);
+        rc = look(ts, batch_out);
+        if (rc == TSOCKET_EAGAIN && is_stuck(ts))
+            rc = TSOCKET_EHELD;
     } while (rc == TSOCKET_EAGAIN);
     return rc;
 }
@@ -438,12 +525,10 @@ int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch
     if (ts->refused != TSOCKET_OK)
         return tsi_fail(ts->refused, "%s", ts->reason);
     ts->paused = false;
-    rc = try_next(ts, batch_out);
-    if (rc == TSOCKET_EAGAIN && tsc_held_full(&ts->held) && ts->reconnect_ms == 0 &&
-        tsi_lifeline_hung_up(ts->link.lifeline))
+    rc = look(ts, batch_out);
+    if (rc == TSOCKET_EAGAIN && is_stuck(ts) && ts->reconnect_ms == 0 && tsi_lifeline_hung_up(ts->link.lifeline))
         return tsc_move_come_back(ts, 0);
-    if (rc == TSOCKET_EAGAIN &&
-        tsc_held_full(&ts->held)) /* what it holds may be the very room that it would wait for */
+    if (rc == TSOCKET_EAGAIN && is_stuck(ts))
         rc = TSOCKET_EHELD;
     if (rc == TSOCKET_EAGAIN)
         rc = wait_next(ts, timeout_ms, batch_out);
@@ -452,33 +537,4 @@ int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch
     if (rc == TSOCKET_END)
         return tsi_fail(rc, "the stream %s/%s has ended", ts->welcome.daemon, ts->welcome.stream);
     return rc;
-}
-
-int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch)
-{
-    const struct tsc_window *found;
-    struct tsc_window window;
-    bool whole;
-
-    if (ts == NULL || batch == NULL)
-        return tsi_fail(TSOCKET_EINVAL, "tsocket_release: NULL");
-    if (tsc_handle_check(ts) != TSOCKET_OK)
-        return TSOCKET_EFORK;
-    found = tsc_held_find(&ts->held, batch->id);
-    if (found == NULL)
-        return tsi_fail(TSOCKET_EINVAL, "batch %" PRIu64 " is not held by this handle", batch->id);
-    window = *found;
-    whole = window.private || tsi_control_still_holds(window.ring->control, window.position);
-    tsc_held_release(&ts->held, batch->id);
-    tsc_handle_tell_release(ts, false);
-    if (window.ring != ts->ring)
-        tsc_move_leave_unused(ts);
-    if (whole)
-        return TSOCKET_OK;
-    tsc_move_note_lost(ts, &window);
-    return tsi_fail(TSOCKET_ELAPPED,
-                    "the batch at sample %" PRIu64 " of epoch %" PRIu64
-                    " was written over while it was held, since this "
-                    "consumer had kept the group waiting for too long; next gives it again",
-                    batch->first, batch->epoch);
 }

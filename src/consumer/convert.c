@@ -5,17 +5,15 @@
  */
 #include <tsocket/convert.h>
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "../ipc/error.h"
+#include "convert_table.h"
 
 enum {
-    VALUES = 256,
+    VALUES = TSC_CONVERT_VALUES,
     BLOCK = 1024, /* pixels that are gone through once per channel: they and their result stay in the nearest cache */
-};
-
-struct tables {
-    uint32_t bits[TSOCKET_CHANNELS_MAX][VALUES];
 };
 
 void tsocket_conversion_init(struct tsocket_conversion *conversion)
@@ -77,18 +75,18 @@ static uint32_t to_bits(float value, enum tsocket_dtype dtype)
 }
 
 /* The divisions in this order and in float, as src/producer/output.c does them. */
-static void fill_tables(const struct tsocket_conversion *conversion, struct tables *tables)
+void tsc_convert_fill(const struct tsocket_conversion *conversion, struct tsc_convert_table *table_out)
 {
     for (uint32_t c = 0; c < conversion->channels; c++) {
         for (uint32_t v = 0; v < VALUES; v++) {
             float value = ((float)v / 255.0f - conversion->mean[c]) / conversion->std[c];
 
-            tables->bits[c][v] = to_bits(value, conversion->dtype);
+            table_out->bits[c][v] = to_bits(value, conversion->dtype);
         }
     }
 }
 
-static int check(const struct tsocket_conversion *conversion)
+int tsc_convert_check(const struct tsocket_conversion *conversion)
 {
     enum tsocket_dtype dtype = conversion->dtype;
 
@@ -125,8 +123,8 @@ static void map_16(const uint32_t *table, const uint8_t *from, size_t from_step,
 }
 
 /* One picture; `to` is its first element. */
-static void convert_one(const struct tsocket_conversion *conversion, const struct tables *tables, const uint8_t *from,
-                        uint64_t pixels, void *to)
+static void convert_one(const struct tsocket_conversion *conversion, const struct tsc_convert_table *table,
+                        const uint8_t *from, uint64_t pixels, void *to)
 {
     size_t channels = conversion->channels;
     size_t pixel_step = conversion->channels_first ? 1 : channels;
@@ -140,9 +138,9 @@ static void convert_one(const struct tsocket_conversion *conversion, const struc
             size_t at = first * pixel_step + c * channel_step;
 
             if (conversion->dtype == TSOCKET_FLOAT32)
-                map_32(tables->bits[c], in, channels, count, (uint32_t *)to + at, pixel_step);
+                map_32(table->bits[c], in, channels, count, (uint32_t *)to + at, pixel_step);
             else
-                map_16(tables->bits[c], in, channels, count, (uint16_t *)to + at, pixel_step);
+                map_16(table->bits[c], in, channels, count, (uint16_t *)to + at, pixel_step);
         }
     }
 }
@@ -150,19 +148,83 @@ static void convert_one(const struct tsocket_conversion *conversion, const struc
 int tsocket_convert(const struct tsocket_conversion *conversion, const uint8_t *from, uint64_t images, uint64_t pixels,
                     void *to)
 {
-    struct tables tables;
+    struct tsc_convert_table table;
     uint64_t elements;
     int rc;
 
     if (conversion == NULL || from == NULL || to == NULL)
         return tsi_fail(TSOCKET_EINVAL, "tsocket_convert: NULL");
-    rc = check(conversion);
+    rc = tsc_convert_check(conversion);
     if (rc != TSOCKET_OK)
         return rc;
-    fill_tables(conversion, &tables);
+    tsc_convert_fill(conversion, &table);
     elements = pixels * conversion->channels;
     for (uint64_t i = 0; i < images; i++)
-        convert_one(conversion, &tables, from + i * elements, pixels,
+        convert_one(conversion, &table, from + i * elements, pixels,
                     (unsigned char *)to + i * elements * tsocket_dtype_bytes(conversion->dtype));
+    return TSOCKET_OK;
+}
+
+int tsc_convert_shape(const struct tsocket_conversion *conversion, const struct tsocket_pick *pick, uint64_t images,
+                      uint64_t pixels, struct tsc_convert_shape *shape_out)
+{
+    if (images > UINT32_MAX || pixels > UINT32_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "%" PRIu64 " pictures of %" PRIu64 " pixels; each must be below 2^32", images,
+                        pixels);
+    if (pick->flip != NULL && (pick->width == 0 || pixels % pick->width != 0))
+        return tsi_fail(TSOCKET_EINVAL, "pick.width is %" PRIu32 ", which is no row of %" PRIu64 " pixels", pick->width,
+                        pixels);
+    *shape_out = (struct tsc_convert_shape){.images = (uint32_t)images,
+                                            .pixels = (uint32_t)pixels,
+                                            .width = pick->width,
+                                            .channels = conversion->channels,
+                                            .channels_first = conversion->channels_first};
+    return TSOCKET_OK;
+}
+
+/* A mirrored picture, pixel by pixel. */
+static void convert_flipped(const struct tsc_convert_shape *shape, const struct tsocket_pick *pick,
+                            const struct tsc_convert_table *table, bool wide, const uint8_t *from, uint32_t image,
+                            void *to)
+{
+    for (uint32_t pixel = 0; pixel < shape->pixels; pixel++) {
+        const uint8_t *bytes = from + tsc_convert_from(shape, pick->index, pick->flip, image, pixel) * shape->channels;
+
+        for (uint32_t c = 0; c < shape->channels; c++) {
+            uint64_t at = tsc_convert_to(shape, image, pixel, c);
+
+            if (wide)
+                ((uint32_t *)to)[at] = table->bits[c][bytes[c]];
+            else
+                ((uint16_t *)to)[at] = (uint16_t)table->bits[c][bytes[c]];
+        }
+    }
+}
+
+int tsocket_convert_picked(const struct tsocket_conversion *conversion, const struct tsocket_pick *pick,
+                           const uint8_t *from, uint64_t images, uint64_t pixels, void *to)
+{
+    struct tsc_convert_shape shape;
+    struct tsc_convert_table table;
+    int rc;
+
+    if (conversion == NULL || pick == NULL || from == NULL || to == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_convert_picked: NULL");
+    rc = tsc_convert_check(conversion);
+    if (rc == TSOCKET_OK)
+        rc = tsc_convert_shape(conversion, pick, images, pixels, &shape);
+    if (rc != TSOCKET_OK)
+        return rc;
+    tsc_convert_fill(conversion, &table);
+    for (uint32_t i = 0; i < shape.images; i++) {
+        uint64_t elements = pixels * conversion->channels;
+        uint32_t source = pick->index != NULL ? pick->index[i] : i;
+
+        if (pick->flip != NULL && pick->flip[i] != 0)
+            convert_flipped(&shape, pick, &table, conversion->dtype == TSOCKET_FLOAT32, from, i, to);
+        else
+            convert_one(conversion, &table, from + source * elements, pixels,
+                        (unsigned char *)to + i * elements * tsocket_dtype_bytes(conversion->dtype));
+    }
     return TSOCKET_OK;
 }

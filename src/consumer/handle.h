@@ -3,7 +3,8 @@
  * The inside of a handle: one attached consumer and its place in the stream.
  *
  *     open.c       makes and ends it
- *     consumer.c   walks, window by window: next and release
+ *     consumer.c   walks, window by window: next
+ *     release.c    gives windows back, at once or behind work of a GPU
  *     move.c       goes elsewhere: to a side ring and back, to a daemon that has come back; pauses; tokens
  *
  * With a shard, rank r of W reads the windows [start + begin + (k W + r) b, + b) for k = 0, 1, ... of every epoch;
@@ -15,14 +16,19 @@
 #include <tsocket/tsocket.h>
 
 #include "../ipc/control.h"
+#include "../ipc/fork.h"
 #include "attach.h"
-#include "fork.h"
+#include "convert_gpu.h"
+#include "gpu.h"
 #include "held.h"
+#include "pad.h"
+#include "witness.h"
 
 struct tsocket {
     struct tsc_link link;
     struct tsi_welcome welcome;
-    struct tsc_fork_guard guard;
+    struct tsi_fork_guard guard;
+    bool forked;            /* this is the child's copy */
     struct tsc_ring *rings; /* all that are mapped */
     struct tsc_ring *group; /* of these, the group's ring, */
     struct tsc_ring *ring;  /* and the one that is read */
@@ -37,9 +43,11 @@ struct tsocket {
     int reconnect_ms;
     uint32_t n_fields;
     uint32_t fields[TSOCKET_FIELDS_MAX]; /* batch.data[i] is field fields[i] of the layout */
-    uint64_t pad_offset[TSOCKET_FIELDS_MAX];
-    unsigned char *pad; /* hold private batches, each pad_bytes, or NULL */
-    uint64_t pad_bytes;
+    enum tsi_arena_kind kind;            /* of the memory */
+    bool checks;                         /* see witness.h */
+    struct tsc_pad pad;
+    struct tsc_convert_gpu *convert; /* NULL until it is needed */
+    struct tsc_gpu *gpu;             /* of the data; NULL: it is in host memory, and no event has been needed */
 
     /* where it is */
     struct tsc_walk walk;
@@ -73,9 +81,14 @@ struct tsocket {
     bool paused;
     bool gone;        /* the lifeline has ended, */
     uint64_t gone_ns; /* seen then; 0: not */
+    bool emptied;     /* nothing of its rings will be given any more: what is not held may be unmapped */
+    bool lapsed;      /* a window was written over before the work behind it was done: next says so once */
     int refused;      /* for good: the code and the reason */
     char reason[TSI_REASON_MAX];
 };
+
+/* From here on a child of a fork closes the lifeline. TSOCKET_OK or TSOCKET_ENOMEM. */
+int tsc_handle_guard(struct tsocket *ts);
 
 /* TSOCKET_EFORK, and says so, where the handle belongs to the parent process. */
 int tsc_handle_check(const struct tsocket *ts);
@@ -95,6 +108,17 @@ int tsc_handle_send(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t
 /* Tells the daemon how far nothing is held: always, or (not `urgent`) only where it is worth a message. */
 void tsc_handle_tell_release(struct tsocket *ts, bool urgent);
 
+/* Data of a batch into host memory, wherever it is. TSOCKET_EDEVICE. */
+int tsc_handle_read(const struct tsocket *ts, void *to, const void *from, uint64_t bytes);
+
+/* --- release.c */
+
+/* Gives back what has been released behind work that is done by now. */
+void tsc_release_progress(struct tsocket *ts);
+
+/* Waits until all such work is done, and forgets the windows. */
+void tsc_release_await(struct tsocket *ts);
+
 /* --- move.c */
 
 /* Whether the consumer must be told where to read before it takes another window. */
@@ -109,11 +133,18 @@ int tsc_move_hear(struct tsocket *ts, const char *text, size_t len);
 /* Goes on at another place, as soon as the daemon has said where that is. */
 void tsc_move_to(struct tsocket *ts, const struct tsc_walk *walk);
 
+/* Where the next window is: the first of those that were lost, or where it goes on. */
+const struct tsc_walk *tsc_move_next(const struct tsocket *ts);
+
 /* A window was lost. */
 void tsc_move_note_lost(struct tsocket *ts, const struct tsc_window *window);
 
 /* Sources of which nothing is held any more are given up. */
 void tsc_move_leave_unused(struct tsocket *ts);
+
+/* The daemon is gone, and its memory with it, but for what this consumer has mapped: that is given back where nothing
+ * of it is held. */
+void tsc_move_unmap_unused(struct tsocket *ts);
 
 /*
  * The daemon is gone: waits for its return, until the deadline. TSOCKET_OK: it is back, and this consumer is where it

@@ -45,10 +45,35 @@ const struct tsc_window *tsc_held_find(const struct tsc_held *held, uint64_t id)
 void tsc_held_release(struct tsc_held *held, uint64_t id)
 {
     assert(tsc_held_find(held, id) != NULL);
+    held->n_pending -= at(held, id)->pending;
+    at(held, id)->pending = false;
     at(held, id)->held = false;
     at(held, id)->ring->held--;
     while (held->oldest < held->next && !at(held, held->oldest)->held)
         held->oldest++;
+}
+
+void tsc_held_set_pending(struct tsc_held *held, uint64_t id)
+{
+    assert(tsc_held_find(held, id) != NULL && !at(held, id)->pending);
+    at(held, id)->pending = true;
+    held->n_pending++;
+}
+
+bool tsc_held_first_pending(const struct tsc_held *held, uint64_t *id_out)
+{
+    for (uint64_t id = held->oldest; held->n_pending > 0 && id < held->next; id++) {
+        if (at(held, id)->held && at(held, id)->pending) {
+            *id_out = id;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool tsc_held_will_move(const struct tsc_held *held)
+{
+    return tsc_held_full(held) && at(held, held->oldest)->pending;
 }
 
 uint64_t tsc_held_floor(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t otherwise)

@@ -36,13 +36,21 @@ struct tsc_window {
     struct tsi_place after; /* where it ends */
     uint32_t valid;         /* real samples in it */
     bool held;
+    bool pending; /* released behind work that a GPU has been given: given back when that is done */
     bool private; /* its data was copied: what happens to the ring does not matter to it */
     bool again;   /* it had been lost before */
+
+    /* for witness.h */
+    bool hashed;
+    uint64_t hash;
+    uint32_t count;
+    const void *data[TSOCKET_FIELDS_MAX];
 };
 
 struct tsc_held {
     struct tsc_window *windows; /* window `id` is at id % hold */
     uint32_t hold;
+    uint32_t n_pending;
     uint64_t oldest;
     uint64_t next;
 };
@@ -59,6 +67,14 @@ uint64_t tsc_held_add(struct tsc_held *held, const struct tsc_window *window);
 const struct tsc_window *tsc_held_find(const struct tsc_held *held, uint64_t id);
 
 void tsc_held_release(struct tsc_held *held, uint64_t id); /* only one that find finds */
+
+void tsc_held_set_pending(struct tsc_held *held, uint64_t id); /* likewise */
+
+/* The oldest pending one. False: there is none. */
+bool tsc_held_first_pending(const struct tsc_held *held, uint64_t *id_out);
+
+/* Whether as many are held as can be, and the oldest one is pending: room will come by itself. */
+bool tsc_held_will_move(const struct tsc_held *held);
 
 /* The position below which nothing of that ring is held; `otherwise` if nothing of it is held at all. */
 uint64_t tsc_held_floor(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t otherwise);

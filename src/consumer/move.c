@@ -96,6 +96,16 @@ void tsc_move_leave_unused(struct tsocket *ts)
     }
 }
 
+void tsc_move_unmap_unused(struct tsocket *ts)
+{
+    if (!ts->emptied)
+        return;
+    for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next) {
+        if (ring->held == 0)
+            tsc_ring_unmap(ring);
+    }
+}
+
 static int take_ring(struct tsocket *ts, const struct tsi_move *move, struct tsc_ring **ring_out)
 {
     const struct tsi_layout *group = &ts->welcome.layout;
@@ -103,7 +113,7 @@ static int take_ring(struct tsocket *ts, const struct tsi_move *move, struct tsc
     int rc = tsi_layout_init(group->fields, group->n_fields, move->capacity, group->mirror, &layout);
 
     if (rc == TSOCKET_OK)
-        rc = tsc_link_take_ring(&ts->link, &layout, move->ring, ring_out);
+        rc = tsc_link_take_ring(&ts->link, &layout, move->arena, move->ring, ring_out);
     if (rc != TSOCKET_OK)
         return rc;
     (*ring_out)->next = ts->rings;
@@ -198,6 +208,7 @@ int tsocket_pause(struct tsocket *ts)
         return TSOCKET_EFORK;
     if (ts->paused || ts->welcome.resident)
         return TSOCKET_OK;
+    tsc_release_progress(ts);
     rc = check_free(ts, "tsocket_pause");
     if (rc == TSOCKET_OK && tsi_lifeline_hung_up(ts->link.lifeline))
         rc = tsi_fail(TSOCKET_GONE, "tsocket_pause: the daemon %s is gone", ts->welcome.daemon);
@@ -253,10 +264,14 @@ static int make_token(const struct tsocket *ts, const struct tsi_place *after, c
     return tsi_token_pack(&token, text_out);
 }
 
-/* Where it goes on, whatever it is about to give again before. */
+const struct tsc_walk *tsc_move_next(const struct tsocket *ts)
+{
+    return ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+}
+
 static int token_of_next(const struct tsocket *ts, char text_out[TSOCKET_TOKEN_MAX + 1])
 {
-    const struct tsc_walk *walk = ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+    const struct tsc_walk *walk = tsc_move_next(ts);
 
     return make_token(ts, &walk->from, walk, text_out);
 }
@@ -299,6 +314,18 @@ static int gone(const struct tsocket *ts)
                     (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0]);
 }
 
+/* Pointers must go on to mean what they meant. */
+static int check_memory(const struct tsocket *ts, const struct tsc_ring *ring)
+{
+    const struct tsi_device *mine = tsc_gpu_device(ts->gpu);
+    bool host = ring->memory.kind == TSI_ARENA_HOST;
+
+    if (mine == NULL ? host : !host && memcmp(&mine->uuid, &ring->device.uuid, sizeof(mine->uuid)) == 0)
+        return TSOCKET_OK;
+    return tsi_fail(TSOCKET_EREFUSED, "the daemon has come back with its data elsewhere: it was %s",
+                    mine != NULL ? mine->uuid_text : "in host memory");
+}
+
 static int check_same(const struct tsi_layout *a, const struct tsi_layout *b)
 {
     bool same = a->n_fields == b->n_fields && a->mirror == b->mirror;
@@ -314,13 +341,15 @@ static int adopt(struct tsocket *ts, struct tsc_attachment *attachment)
 {
     int rc = check_same(&ts->welcome.layout, &attachment->welcome.layout);
 
+    if (rc == TSOCKET_OK)
+        rc = check_memory(ts, attachment->ring);
     if (rc != TSOCKET_OK) {
         tsc_detach(attachment);
         return rc;
     }
     for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next)
         ring->gone = true;
-    tsc_fork_forget(&ts->guard);
+    tsi_fork_forget(&ts->guard);
     tsc_link_close(&ts->link);
     ts->link = attachment->link;
     ts->welcome = attachment->welcome;
@@ -329,11 +358,12 @@ static int adopt(struct tsocket *ts, struct tsc_attachment *attachment)
     read_from(ts, ts->group);
     ts->gone = false;
     ts->gone_ns = 0;
+    ts->emptied = false;
     ts->must_ask = false;
     ts->asked_place = false;
     forget_place(ts);
     tsc_move_leave_unused(ts);
-    return tsc_fork_watch(&ts->guard, ts->link.lifeline);
+    return tsc_handle_guard(ts);
 }
 
 /* Tells the new daemon where this consumer is, as any other that resumes. */
@@ -348,7 +378,11 @@ int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
 {
     struct tsc_attachment attachment;
     uint64_t now_ns = tsi_clock_ns(), give_up_ns;
-    int rc = gone(ts);
+    int rc;
+
+    ts->emptied = true;
+    tsc_move_unmap_unused(ts);
+    rc = gone(ts);
 
     TSI_STEP(GONE_NOTICED);
     if (ts->reconnect_ms == 0 || ts->welcome.origin[0] == '\0')

@@ -6,12 +6,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include "../ipc/error.h"
 #include "../ipc/lifeline.h"
 #include "../ipc/log.h"
 #include "../ipc/step.h"
+#include "places.h"
 
 /* --- open */
 
@@ -52,8 +53,10 @@ static int take_options(const struct tsocket_options *given, struct tsocket_opti
     if (options.on_lag == TSOCKET_LAG_SKIP && options.shard_world > 1)
         return tsi_fail(TSOCKET_EINVAL,
                         "options.on_lag: the ranks of a shard must read in step, none may leave samples out");
-    if (options.device != NULL && strcmp(options.device, "host") != 0)
-        return tsi_fail(TSOCKET_EINVAL, "options.device is \"%s\"; this version knows \"host\" only", options.device);
+    if (options.device != NULL && (strlen(options.device) > TSOCKET_NAME_MAX || !tsc_places_ok(options.device)))
+        return tsi_fail(TSOCKET_EINVAL,
+                        "options.device is \"%.80s\"; \"host\", \"cuda\", \"cuda:N\" and \"cuda:UUID\" are possible",
+                        options.device);
     *options_out = options;
     return TSOCKET_OK;
 }
@@ -147,24 +150,25 @@ static int choose_fields(struct tsocket *ts, const char *list)
     return rc;
 }
 
-/* Room for padded batches: only addresses until one is really padded. */
 static int reserve_pads(struct tsocket *ts)
 {
     if (ts->last != TSOCKET_LAST_PAD && ts->world == 1)
         return TSOCKET_OK;
-    for (uint32_t i = 0; i < ts->n_fields; i++) {
-        uint64_t bytes = ts->welcome.layout.fields[ts->fields[i]].sample_bytes * ts->batch;
+    return tsc_pad_reserve(&ts->pad, &ts->welcome.layout, ts->fields, ts->n_fields, ts->batch, ts->held.hold, ts->gpu);
+}
 
-        ts->pad_offset[i] = ts->pad_bytes;
-        ts->pad_bytes += (bytes + TSI_FIELD_ALIGN - 1) / TSI_FIELD_ALIGN * TSI_FIELD_ALIGN;
-    }
-    ts->pad = mmap(NULL, ts->pad_bytes * ts->held.hold, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (ts->pad != MAP_FAILED)
-        return TSOCKET_OK;
-    ts->pad = NULL;
-    return tsi_fail_errno(TSOCKET_ENOMEM, "no memory for %u padded batches of %" PRIu64 " bytes", ts->held.hold,
-                          ts->pad_bytes);
+/* A trainer that asked for a GPU and gets host memory must know: it has to copy for itself. */
+static int settle_place(struct tsocket *ts)
+{
+    const struct tsc_ring *ring = ts->ring;
+
+    ts->kind = ring->memory.kind;
+    if (ts->kind != TSI_ARENA_HOST)
+        return tsc_gpu_open(&ring->device.uuid, ts->held.hold, &ts->gpu);
+    if (ts->hello.device[0] != '\0' && strcmp(ts->hello.device, "host") != 0)
+        tsi_log('W', "%s/%s has no ring on %s: batches are in host memory, as tsocket_describe says",
+                ts->welcome.daemon, ts->welcome.stream, ts->hello.device);
+    return TSOCKET_OK;
 }
 
 /*
@@ -209,6 +213,28 @@ static int reserve_lost(struct tsocket *ts)
     return ts->lost != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for %u windows", ts->held.hold);
 }
 
+static void leave_to_parent(void *context)
+{
+    struct tsocket *ts = context;
+
+    if (!ts->forked)
+        close(ts->link.lifeline);
+    ts->forked = true;
+}
+
+int tsc_handle_guard(struct tsocket *ts)
+{
+    ts->guard = (struct tsi_fork_guard){.in_child = leave_to_parent, .context = ts};
+    return tsi_fork_watch(&ts->guard);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = secure_getenv(variable);
+
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
 static int settle(struct tsocket *ts, const struct tsocket_options *options, uint32_t batch_size)
 {
     const struct tsi_welcome *welcome = &ts->welcome;
@@ -221,6 +247,7 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     ts->last = options->last;
     ts->reconnect_ms = options->reconnect_ms;
     ts->max_lag = ts->hello.max_lag;
+    ts->checks = is_set("TSOCKET_CHECK");
     begin_walk(ts);
     if (ts->last == TSOCKET_LAST_DROP && welcome->epoch_samples > 0 && welcome->epoch_samples < batch_size)
         tsi_log('W',
@@ -233,16 +260,17 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
         rc = reserve_lost(ts);
     ts->save_up = tsc_handle_save_up(ts);
     if (rc == TSOCKET_OK)
+        rc = settle_place(ts);
+    if (rc == TSOCKET_OK)
         rc = reserve_pads(ts);
     if (rc == TSOCKET_OK)
-        rc = tsc_fork_watch(&ts->guard, ts->link.lifeline);
+        rc = tsc_handle_guard(ts);
     return rc;
 }
 
 static void free_handle(struct tsocket *ts)
 {
-    if (ts->pad != NULL)
-        munmap(ts->pad, ts->pad_bytes * ts->held.hold);
+    tsc_pad_free(&ts->pad);
     tsc_held_fini(&ts->held);
     free(ts->lost);
     tsc_link_close(&ts->link);
@@ -252,6 +280,8 @@ static void free_handle(struct tsocket *ts)
         ts->rings = ring->next;
         tsc_ring_close(ring);
     }
+    tsc_convert_gpu_close(ts->convert);
+    tsc_gpu_close(ts->gpu);
     free(ts);
 }
 
@@ -308,14 +338,33 @@ static void say_goodbye(struct tsocket *ts)
     TSI_STEP(GOODBYE_SAID);
 }
 
+/* In a child process: the driver is the parent's, and so is what was made with it. */
+static void forget_gpu(struct tsocket *ts)
+{
+    if (ts->kind == TSI_ARENA_HOST)
+        return;
+    for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next) {
+        ring->memory = (struct tsi_arena){.fd = -1};
+        ring->device = (struct tsi_device){.context = NULL};
+    }
+    ts->pad.base = NULL;
+    ts->convert = NULL;
+    ts->gpu = NULL;
+}
+
 void tsocket_close(struct tsocket *ts)
 {
     if (ts == NULL)
         return;
-    if (!ts->guard.forked)
+    if (!ts->forked) {
+        tsc_release_await(ts);
+        for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next)
+            tsc_ring_unmap(ring); /* a daemon that has heard us go may give the memory back */
         say_goodbye(ts);
-    tsc_fork_forget(&ts->guard);
-    if (ts->guard.forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
+    }
+    tsi_fork_forget(&ts->guard);
+    if (ts->forked) { /* the lifeline is closed, and the socket is the parent's: leave it in peace */
+        forget_gpu(ts);
         tsi_socket_forget(ts->link.socket);
         ts->link = (struct tsc_link){.lifeline = -1};
     }
@@ -326,8 +375,8 @@ void tsocket_close(struct tsocket *ts)
 
 int tsc_handle_check(const struct tsocket *ts)
 {
-    return ts->guard.forked ? tsi_fail(TSOCKET_EFORK, "the handle was opened before a fork; open one in the child")
-                            : TSOCKET_OK;
+    return ts->forked ? tsi_fail(TSOCKET_EFORK, "the handle was opened before a fork; open one in the child")
+                      : TSOCKET_OK;
 }
 
 /* Where the next window of this rank begins, counted from the epoch's start. */
@@ -350,6 +399,20 @@ uint64_t tsc_handle_windows(const struct tsocket *ts, uint64_t samples)
     return samples / stride + (ts->last != TSOCKET_LAST_DROP && samples % stride > 0 ? 1 : 0);
 }
 
+static void describe_memory(const struct tsocket *ts, struct tsocket_info *info)
+{
+    static const enum tsocket_memory kinds[] = {[TSI_ARENA_HOST] = TSOCKET_MEMORY_HOST,
+                                                [TSI_ARENA_CUDA_IPC] = TSOCKET_MEMORY_CUDA_IPC,
+                                                [TSI_ARENA_CUDA_VMM] = TSOCKET_MEMORY_CUDA_VMM};
+    const struct tsi_device *device = tsc_gpu_device(ts->gpu);
+
+    info->memory = kinds[ts->kind];
+    if (device == NULL)
+        return;
+    info->device = device->number;
+    strcpy(info->device_uuid, device->uuid_text);
+}
+
 int tsocket_describe(const struct tsocket *ts, struct tsocket_info *info_out)
 {
     const struct tsi_welcome *welcome;
@@ -369,7 +432,9 @@ int tsocket_describe(const struct tsocket *ts, struct tsocket_info *info_out)
         .capacity = welcome->layout.capacity,
         .resident = welcome->resident,
         .catch_up = welcome->catch_up,
+        .device = -1,
     };
+    describe_memory(ts, info_out);
     strcpy(info_out->daemon, welcome->daemon);
     strcpy(info_out->stream, welcome->stream);
     for (uint32_t i = 0; i < ts->n_fields; i++)
@@ -385,9 +450,9 @@ int tsocket_position(const struct tsocket *ts, uint64_t *epoch_out, uint64_t *fi
     if (tsc_handle_check(ts) != TSOCKET_OK)
         return TSOCKET_EFORK;
     if (epoch_out != NULL)
-        *epoch_out = ts->walk.epoch;
+        *epoch_out = tsc_move_next(ts)->epoch;
     if (first_out != NULL)
-        *first_out = tsc_handle_next_index(ts);
+        *first_out = tsc_handle_index(ts, tsc_move_next(ts));
     return TSOCKET_OK;
 }
 

@@ -45,6 +45,7 @@ struct tap {
     const char *dump;
     const char *consumer; /* its name in the status */
     const char *resume;
+    const char *device;
     uint32_t reconnect_ms;
     int on_lag;
     uint64_t max_lag;
@@ -54,7 +55,8 @@ struct tap {
     int image, label, index;    /* fields by number; -1: the stream has none */
     struct tsocket_batch *held; /* oldest first */
     uint32_t n_held;
-    uint32_t keep; /* batches to hold before the oldest is released */
+    void *copies[TSOCKET_FIELDS_MAX]; /* of the batch that is looked at, where that is on a GPU */
+    uint32_t keep;                    /* batches to hold before the oldest is released */
 };
 
 /* A handler reaches nothing but globals. */
@@ -225,10 +227,30 @@ static int release_oldest(struct tap *tap)
     return rc == TSOCKET_OK ? EXIT_OK : error_event(rc);
 }
 
+/* The same batch with its data where it can be looked at. */
+static int fetch(const struct tap *tap, const struct tsocket_batch *batch, struct tsocket_batch *host_out)
+{
+    int rc = TSOCKET_OK;
+
+    *host_out = *batch;
+    if (tap->info.memory == TSOCKET_MEMORY_HOST)
+        return TSOCKET_OK;
+    for (uint32_t i = 0; rc == TSOCKET_OK && i < tap->info.n_fields; i++) {
+        rc = tsocket_copy(tap->ts, batch, i, tap->copies[i]);
+        host_out->data[i] = tap->copies[i];
+    }
+    return rc;
+}
+
 static int take(struct tap *tap, const struct tsocket_batch *batch)
 {
+    struct tsocket_batch host;
+    int rc = fetch(tap, batch, &host);
+
+    if (rc != TSOCKET_OK)
+        return error_event(rc);
     tap->held[tap->n_held++] = *batch;
-    if (!batch_event(tap, batch) || (tap->dump != NULL && !dump(tap, batch)))
+    if (!batch_event(tap, &host) || (tap->dump != NULL && !dump(tap, &host)))
         return EXIT_FAILED;
     if (tap->hold_ms > 0)
         nap(tap->hold_ms);
@@ -303,6 +325,7 @@ static int open_stream(struct tap *tap)
     options.connect_timeout_ms = (int)tap->wait_ms;
     options.consumer_name = tap->consumer;
     options.resume = tap->resume;
+    options.device = tap->device;
     options.reconnect_ms = (int)tap->reconnect_ms;
     options.on_lag = (enum tsocket_on_lag)tap->on_lag;
     options.max_lag = tap->max_lag;
@@ -314,6 +337,20 @@ static int open_stream(struct tap *tap)
     tap->label = find_number_field(&tap->info, "label");
     tap->index = find_number_field(&tap->info, "index");
     return TSOCKET_OK;
+}
+
+/* Room for copies, where they are needed. */
+static bool make_room(struct tap *tap)
+{
+    bool room = true;
+
+    for (uint32_t i = 0; room && tap->info.memory != TSOCKET_MEMORY_HOST && i < tap->info.n_fields; i++) {
+        tap->copies[i] = malloc((size_t)(tap->info.fields[i].sample_bytes * tap->batch));
+        room = tap->copies[i] != NULL;
+    }
+    if (!room)
+        fprintf(stderr, "tsocketctl tap: out of memory\n");
+    return room;
 }
 
 static int run(struct tap *tap)
@@ -329,16 +366,18 @@ static int run(struct tap *tap)
     int rc = open_stream(tap);
     if (rc != TSOCKET_OK)
         status = rc == TSOCKET_EINTR && caught ? EXIT_SIGNAL + caught : error_event(rc);
-    else if ((tap->dump == NULL || dump_is_possible(tap)) && attached_event(tap))
+    else if (make_room(tap) && (tap->dump == NULL || dump_is_possible(tap)) && attached_event(tap))
         status = read_stream(tap);
     tsocket_close(tap->ts);
+    for (uint32_t i = 0; i < TSOCKET_FIELDS_MAX; i++)
+        free(tap->copies[i]);
     free(tap->held);
     return status;
 }
 
 /* ---- the command line ---- */
 
-#define TAP_FLAGS 16
+#define TAP_FLAGS 17
 
 /* The words stand in the order of the enums of tsocket.h. */
 static const char *const lasts[] = {"keep", "drop", "pad", NULL};
@@ -370,6 +409,8 @@ static void fill_flags(struct tap *tap, struct tsc_flag flags_out[TAP_FLAGS])
         {"hold-ms", "T", TSC_FLAG_COUNT, 0, 86400000, NULL, &tap->hold_ms,
          "milliseconds per batch, as a trainer has [0]"},
         {"wait-ms", "T", TSC_FLAG_COUNT, 0, 86400000, NULL, &tap->wait_ms, "look for the daemon for so long [0: once]"},
+        {"device", "WHERE", TSC_FLAG_TEXT, 0, 0, NULL, &tap->device,
+         "read host, cuda, cuda:N or cuda:UUID [where the daemon has it]"},
         {"dump", "DIR", TSC_FLAG_TEXT, 0, 0, NULL, &tap->dump, "write EPOCH-FIRST-FIELD.npy files for numpy"},
     };
 

@@ -14,6 +14,7 @@
 #include "../ipc/runtime.h"
 #include "../ipc/text.h"
 #include "attach.h"
+#include "doctor.h"
 #include "flags.h"
 #include "provenance.h"
 #include "table.h"
@@ -317,6 +318,16 @@ static int set_main(int argc, char *const *argv)
     return EXIT_OK;
 }
 
+/* ---- doctor ---- */
+
+static int doctor_main(int argc, char *const *argv)
+{
+    (void)argv;
+    if (argc != 1)
+        return usage("doctor", "it takes no arguments");
+    return written(tsc_doctor(stdout) ? EXIT_OK : EXIT_FAILED);
+}
+
 /* ---- commands ---- */
 
 static int version_main(int argc, char *const *argv)
@@ -354,6 +365,7 @@ static int help_main(int argc, char *const *argv)
     fputs("  provenance NAME [--json]\n"
           "                          what a paper's appendix needs: versions, fingerprints of dataset and\n"
           "                          recipe, the recipe, the seed\n"
+          "  doctor                  what of this machine can be used from here, and what to change\n"
           "  help                    this\n"
           "  --version               the version\n"
           "\n"
@@ -368,9 +380,10 @@ static const struct {
     const char *name;
     int (*main)(int argc, char *const *argv);
 } commands[] = {
-    {"status", status_main}, {"list", list_main},   {"stop", stop_main},         {"drain", drain_main},
-    {"set", set_main},       {"tap", tsc_tap_main}, {"verify", tsc_verify_main}, {"provenance", provenance_main},
-    {"help", help_main},     {"--help", help_main}, {"-h", help_main},           {"--version", version_main},
+    {"status", status_main},     {"list", list_main},   {"stop", stop_main},         {"drain", drain_main},
+    {"set", set_main},           {"tap", tsc_tap_main}, {"verify", tsc_verify_main}, {"provenance", provenance_main},
+    {"doctor", doctor_main},     {"help", help_main},   {"--help", help_main},       {"-h", help_main},
+    {"--version", version_main},
 };
 
 int main(int argc, char **argv)

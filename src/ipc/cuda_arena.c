@@ -318,6 +318,7 @@ int tsi_cuda_arena_map(const struct tsi_device *device, const struct tsi_arena_t
                               .reserved = ticket->bytes,
                               .hold = TSI_ARENA_OPENED};
     uint64_t namespace = 0;
+    bool own;
     int rc = check_ticket(device, ticket, fd, bytes);
 
     if (rc == TSOCKET_OK)
@@ -326,11 +327,15 @@ int tsi_cuda_arena_map(const struct tsi_device *device, const struct tsi_arena_t
         rc = tsi_device_enter(device);
     if (rc != TSOCKET_OK)
         return rc;
-    if (ticket->pid == getpid() && ticket->pid_namespace == namespace) {
+    own = ticket->pid == getpid() && ticket->pid_namespace == namespace;
+    if (ticket->kind == TSI_ARENA_CUDA_VMM)
+        rc = map_vmm(&arena, fd);
+    else if (!own)
+        rc = map_ipc(&arena, &ticket->handle);
+    if (own && (ticket->kind == TSI_ARENA_CUDA_IPC || rc != TSOCKET_OK)) {
         arena.base = base_of(ticket->address);
         arena.hold = TSI_ARENA_BORROWED;
-    } else {
-        rc = ticket->kind == TSI_ARENA_CUDA_VMM ? map_vmm(&arena, fd) : map_ipc(&arena, &ticket->handle);
+        rc = TSOCKET_OK;
     }
     tsi_device_leave(device);
     if (rc == TSOCKET_OK)

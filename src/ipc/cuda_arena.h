@@ -10,7 +10,8 @@
  * mapped read-only at all. Both come in whole blocks of 2 MiB or what the driver asks for: a smaller allocation would
  * share its block, and so its neighbours, with every consumer.
  *
- * A consumer in the producer's own process uses the daemon's address: CUDA cannot open its own memory.
+ * A consumer in the producer's own process uses the daemon's address of CUDA_IPC memory, which CUDA does not open
+ * there: then only as long as the producer has it. CUDA_VMM is mapped once more, and lives on like everywhere.
  *
  * When the daemon is gone, an open mapping keeps the memory, and its contents, until it is closed.
  */
@@ -19,22 +20,12 @@
 
 #include "arena.h"
 #include "device.h"
+#include "ticket.h"
 
 enum tsi_share {
     TSI_SHARE_AUTO, /* VMM where it works, else IPC */
     TSI_SHARE_VMM,
     TSI_SHARE_IPC,
-};
-
-/* What a consumer must know to map an arena; a peer's numbers, checked where they are used. */
-struct tsi_arena_ticket {
-    enum tsi_arena_kind kind;
-    uint64_t bytes;          /* of the mapping, in whole blocks */
-    struct tsi_cu_uuid uuid; /* of the device */
-    int64_t pid;             /* of the daemon, in its PID namespace: */
-    uint64_t pid_namespace;  /* together they say which process it is */
-    uint64_t address;        /* there */
-    struct tsi_cu_ipc_handle handle;
 };
 
 /*

@@ -13,7 +13,7 @@ enum {
 
 /* --- names */
 
-static void write_uuid(const struct tsi_cu_uuid *uuid, char text_out[TSI_UUID_TEXT_LEN])
+void tsi_uuid_print(const struct tsi_cu_uuid *uuid, char text_out[TSI_UUID_TEXT_LEN])
 {
     const unsigned char *b = uuid->bytes;
 
@@ -21,8 +21,7 @@ static void write_uuid(const struct tsi_cu_uuid *uuid, char text_out[TSI_UUID_TE
              b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-/* "GPU-..." or "MIG-...", dashes where they belong. */
-static bool read_uuid(const char *text, struct tsi_cu_uuid *uuid_out)
+bool tsi_uuid_parse(const char *text, struct tsi_cu_uuid *uuid_out)
 {
     char again[TSI_UUID_TEXT_LEN];
     unsigned byte;
@@ -37,7 +36,7 @@ static bool read_uuid(const char *text, struct tsi_cu_uuid *uuid_out)
         uuid_out->bytes[i] = (unsigned char)byte;
         at += 2;
     }
-    write_uuid(uuid_out, again);
+    tsi_uuid_print(uuid_out, again);
     return strcasecmp(again + strlen("GPU"), text + strlen("GPU")) == 0;
 }
 
@@ -52,7 +51,7 @@ static int describe(struct tsi_device *device)
     result = device->cuda.cuDeviceGetUuid(&device->uuid, device->number);
     if (result != TSI_CU_SUCCESS)
         return tsi_cuda_fail(&device->cuda, result, "cuDeviceGetUuid of device %d", device->number);
-    write_uuid(&device->uuid, device->uuid_text);
+    tsi_uuid_print(&device->uuid, device->uuid_text);
     return TSOCKET_OK;
 }
 
@@ -95,7 +94,7 @@ static int find_uuid(struct tsi_device *device, const struct tsi_cu_uuid *uuid)
     }
     if (rc != TSOCKET_OK)
         return rc;
-    write_uuid(uuid, text);
+    tsi_uuid_print(uuid, text);
     return tsi_fail(
         TSOCKET_ENOTFOUND,
         "this process does not see the device %s (CUDA_VISIBLE_DEVICES, the container's devices, or another "
@@ -114,24 +113,65 @@ static int retain(struct tsi_device *device)
     return TSOCKET_OK;
 }
 
+/* What stands behind "cuda:"; "0" for "cuda"; NULL: it is no device's name. */
+static const char *name_of(const char *which)
+{
+    struct tsi_cu_uuid uuid;
+    const char *name = strncmp(which, "cuda:", 5) == 0 ? which + 5 : strcmp(which, "cuda") == 0 ? "0" : "";
+
+    return tsi_uuid_parse(name, &uuid) || (name[0] != '\0' && name[strspn(name, "0123456789")] == '\0') ? name : NULL;
+}
+
+bool tsi_device_name_ok(const char *which)
+{
+    return name_of(which) != NULL;
+}
+
+/* The driver is loaded, and the device known; without a context. */
+static int find(const char *which, struct tsi_device *device)
+{
+    const char *name = name_of(which);
+    struct tsi_cu_uuid uuid;
+    int rc;
+
+    if (name == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "no device can be called \"%s\": cuda, cuda:N or cuda:GPU-UUID are possible",
+                        which);
+    rc = tsi_cuda_load(&device->cuda);
+    if (rc != TSOCKET_OK)
+        return rc;
+    return tsi_uuid_parse(name, &uuid) ? find_uuid(device, &uuid) : find_number(device, name);
+}
+
 int tsi_device_open(const char *which, struct tsi_device *device_out)
 {
     struct tsi_device device = {0};
-    struct tsi_cu_uuid uuid;
-    const char *name = strncmp(which, "cuda:", 5) == 0 ? which + 5 : strcmp(which, "cuda") == 0 ? "0" : "";
-    bool by_uuid = read_uuid(name, &uuid);
-    int rc;
+    int rc = find(which, &device);
 
-    if (!by_uuid && (name[0] == '\0' || name[strspn(name, "0123456789")] != '\0'))
-        return tsi_fail(TSOCKET_EINVAL, "no device can be called \"%s\": cuda, cuda:N or cuda:GPU-UUID are possible",
-                        which);
-    rc = tsi_cuda_load(&device.cuda);
-    if (rc == TSOCKET_OK)
-        rc = by_uuid ? find_uuid(&device, &uuid) : find_number(&device, name);
     if (rc == TSOCKET_OK)
         rc = retain(&device);
     if (rc == TSOCKET_OK)
         *device_out = device;
+    return rc;
+}
+
+int tsi_devices_see(const char *which, unsigned max, struct tsi_cu_uuid uuids_out[], unsigned *n_out)
+{
+    struct tsi_device device = {0};
+    int count = 1, rc = find(which, &device);
+
+    if (rc == TSOCKET_OK && strcmp(which, "cuda") == 0)
+        rc = count_devices(&device.cuda, &count);
+    for (int i = 0; rc == TSOCKET_OK && i < count && (unsigned)i < max; i++) {
+        if (count > 1) {
+            char digits[16];
+
+            snprintf(digits, sizeof(digits), "%d", i);
+            rc = find_number(&device, digits);
+        }
+        uuids_out[i] = device.uuid;
+        *n_out = (unsigned)i + 1;
+    }
     return rc;
 }
 
@@ -209,6 +249,27 @@ static int add_item(struct tsi_devices *devices, const char *text, size_t len)
         return add_device(devices, item);
     devices->host = true;
     return TSOCKET_OK;
+}
+
+bool tsi_devices_ok(const char *list)
+{
+    char item[ITEM_LEN];
+
+    if (strcmp(list, "auto") == 0)
+        return true;
+    for (;;) {
+        size_t len = strcspn(list, ",");
+
+        if (len >= sizeof(item))
+            return false;
+        memcpy(item, list, len);
+        item[len] = '\0';
+        if (strcmp(item, "host") != 0 && !tsi_device_name_ok(item))
+            return false;
+        if (list[len] == '\0')
+            return true;
+        list += len + 1;
+    }
 }
 
 /* Whatever a GPU lacks, host memory is there. */

@@ -32,6 +32,11 @@ struct tsi_device {
     char name[TSI_DEVICE_NAME_LEN];    /* for people */
 };
 
+/* "GPU-..." as nvidia-smi prints it; and back, "MIG-..." too, dashes where they belong. False: it is not of that form.
+ */
+void tsi_uuid_print(const struct tsi_cu_uuid *uuid, char text_out[TSI_UUID_TEXT_LEN]);
+bool tsi_uuid_parse(const char *text, struct tsi_cu_uuid *uuid_out);
+
 /*
  * Opens one device: "cuda" is the first, "cuda:N" the N-th that this process sees, "cuda:GPU-..." or "cuda:MIG-..." the
  * one with that UUID. TSOCKET_EINVAL: the text is none of these; TSOCKET_ENOTFOUND: no driver, no such device;
@@ -43,6 +48,15 @@ int tsi_device_open(const char *which, struct tsi_device *device_out);
 int tsi_device_open_uuid(const struct tsi_cu_uuid *uuid, struct tsi_device *device_out);
 
 void tsi_device_close(struct tsi_device *device); /* all zero is allowed */
+
+/* Whether a device can be called so: "cuda", "cuda:N", "cuda:UUID". */
+bool tsi_device_name_ok(const char *which);
+
+/*
+ * Which devices this process sees: of "cuda" all, else the one of that name. No context is made. Errors as
+ * tsi_device_open's; of more than `max` devices the first.
+ */
+int tsi_devices_see(const char *which, unsigned max, struct tsi_cu_uuid uuids_out[], unsigned *n_out);
 
 /* Around calls that need the device's context. TSOCKET_EDEVICE with the reason: it is not to be left then. */
 int tsi_device_enter(const struct tsi_device *device);
@@ -63,6 +77,7 @@ struct tsi_devices {
  * `list` is "auto" (the first GPU if it works, else host), or some of "host", "cuda", "cuda:N", "cuda:UUID" with commas
  * between them. Errors as tsi_device_open's; a device that is named twice is TSOCKET_EINVAL.
  */
+bool tsi_devices_ok(const char *list); /* whether it has that form; the devices need not be there */
 int tsi_devices_open(const char *list, struct tsi_devices *devices_out);
 void tsi_devices_close(struct tsi_devices *devices);
 

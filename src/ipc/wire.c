@@ -12,48 +12,6 @@
 #include "control.h"
 #include "error.h"
 
-/* --- hot */
-
-static void put(unsigned char *out, uint64_t value, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i++)
-        out[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint64_t get(const unsigned char *in, uint32_t bytes)
-{
-    uint64_t value = 0;
-
-    for (uint32_t i = 0; i < bytes; i++)
-        value |= (uint64_t)in[i] << (8 * i);
-    return value;
-}
-
-void tsi_hot_pack(const struct tsi_hot *hot, unsigned char out[TSI_HOT_BYTES])
-{
-    put(&out[0], (uint64_t)hot->kind, 1);
-    put(&out[1], TSI_PROTOCOL, 1);
-    put(&out[2], 0, 2);
-    put(&out[4], hot->ring, 4);
-    put(&out[8], hot->a, 8);
-    put(&out[16], hot->b, 8);
-}
-
-int tsi_hot_unpack(const void *message, size_t len, struct tsi_hot *hot_out)
-{
-    const unsigned char *in = message;
-
-    if (len != TSI_HOT_BYTES || in[0] < TSI_WANT || in[0] > TSI_LEFT || in[1] != TSI_PROTOCOL || get(&in[2], 2) != 0)
-        return TSOCKET_EPROTOCOL;
-    *hot_out = (struct tsi_hot){
-        .kind = (enum tsi_kind)in[0],
-        .ring = (uint32_t)get(&in[4], 4),
-        .a = get(&in[8], 8),
-        .b = get(&in[16], 8),
-    };
-    return TSOCKET_OK;
-}
-
 /* --- reading JSON from a peer: a missing or wrong member is an error that names it */
 
 static int bad(const char *member, const char *what)
@@ -120,6 +78,15 @@ static int get_u32(const cJSON *json, const char *member, uint32_t low, uint32_t
     return rc;
 }
 
+static int get_bool(const cJSON *json, const char *member, bool *out)
+{
+    uint32_t value = 0;
+    int rc = get_u32(json, member, 0, 1, &value);
+
+    *out = value != 0;
+    return rc;
+}
+
 static int check_name(const char *member, const char *name, bool optional)
 {
     if (tsi_name_ok(name) || (optional && name[0] == '\0'))
@@ -158,7 +125,8 @@ char *tsi_greeting_pack(const struct tsi_greeting *greeting)
     }
     cJSON_AddStringToObject(json, "socket", greeting->socket);
     cJSON_AddStringToObject(json, "token", greeting->token);
-    return print_and_delete(json, 3);
+    add_number(json, "gpu", greeting->gpu);
+    return print_and_delete(json, 4);
 }
 
 int tsi_greeting_unpack(const char *text, size_t len, struct tsi_greeting *greeting_out)
@@ -181,6 +149,8 @@ int tsi_greeting_unpack(const char *text, size_t len, struct tsi_greeting *greet
         rc = get_text(json, "socket", false, greeting.socket, sizeof(greeting.socket));
         if (rc == TSOCKET_OK)
             rc = get_text(json, "token", false, greeting.token, sizeof(greeting.token));
+        if (rc == TSOCKET_OK)
+            rc = get_bool(json, "gpu", &greeting.gpu);
     }
     cJSON_Delete(json);
     if (rc == TSOCKET_OK)
@@ -396,7 +366,8 @@ char *tsi_welcome_pack(const struct tsi_welcome *welcome)
     add_number(json, "catch_up", welcome->catch_up);
     add_number(json, "resident", welcome->resident);
     cJSON_AddStringToObject(json, "origin", welcome->origin);
-    return print_and_delete(json, 18);
+    cJSON_AddStringToObject(json, "arena", welcome->arena);
+    return print_and_delete(json, 19);
 }
 
 static enum tsocket_dtype dtype_from(const char *name)
@@ -477,15 +448,6 @@ static int get_refusal(const cJSON *json, int *error_out, char reason[TSI_REASON
     return rc;
 }
 
-static int get_bool(const cJSON *json, const char *member, bool *out)
-{
-    uint32_t value = 0;
-    int rc = get_u32(json, member, 0, 1, &value);
-
-    *out = value != 0;
-    return rc;
-}
-
 static int get_welcome(const cJSON *json, struct tsi_welcome *welcome)
 {
     int rc = get_text(json, "daemon", false, welcome->daemon, sizeof(welcome->daemon));
@@ -527,6 +489,8 @@ static int get_welcome(const cJSON *json, struct tsi_welcome *welcome)
         rc = get_bool(json, "resident", &welcome->resident);
     if (rc == TSOCKET_OK)
         rc = get_text(json, "origin", false, welcome->origin, sizeof(welcome->origin));
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "arena", false, welcome->arena, sizeof(welcome->arena));
     return rc;
 }
 
@@ -566,7 +530,8 @@ char *tsi_move_pack(const struct tsi_move *move)
     add_number(json, "memory", move->memory);
     add_number(json, "capacity", move->capacity);
     add_number(json, "max_lag", move->max_lag);
-    return print_and_delete(json, 6);
+    cJSON_AddStringToObject(json, "arena", move->arena);
+    return print_and_delete(json, 7);
 }
 
 static int get_move(const cJSON *json, struct tsi_move *move)
@@ -581,6 +546,8 @@ static int get_move(const cJSON *json, struct tsi_move *move)
         rc = get_number(json, "capacity", 1, TSI_CAPACITY_MAX, &move->capacity);
     if (rc == TSOCKET_OK)
         rc = get_number(json, "max_lag", 0, TSI_NUMBER_MAX, &move->max_lag);
+    if (rc == TSOCKET_OK)
+        rc = get_text(json, "arena", false, move->arena, sizeof(move->arena));
     return rc;
 }
 

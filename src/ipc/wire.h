@@ -4,12 +4,12 @@
  *
  *     consumer                                      daemon
  *        |--- HELLO {token, stream, batch, ...} ------>|      cold: JSON, once
- *        |<-- WELCOME {fields, geometry, start} -------|      or REFUSED {why}
+ *        |<-- WELCOME {fields, geometry, start, arena} |      or REFUSED {why}
  *        |--- WANT {epoch, index} -------------------->|      hot: 24 bytes
  *        |<-- READY {head} ----------------------------|
  *        |--- RELEASE {position, received} ----------->|
  *        |--- PLACE {epoch, index, removed} ---------->|      cold: a consumer that was summoned (see control.h)
- *        |<-- MOVE {ring, capacity} -------------------|      says where it stands and is told where to read on;
+ *        |<-- MOVE {ring, capacity, arena} ------------|      says where it stands and is told where to read on;
  *        |--- LEFT {ring} ---------------------------->|      hot: it holds nothing of its side ring any more
  *
  * Hot messages stay under 33 bytes: above that libzmq allocates for each.
@@ -22,16 +22,18 @@
 
 #include "layout.h"
 #include "runtime.h"
+#include "ticket.h"
 #include "token.h"
 
-#define TSI_PROTOCOL       2
-#define TSI_HOT_BYTES      24
-#define TSI_HOLD_MAX       1024u
-#define TSI_WORLD_MAX      65536u
-#define TSI_FIELD_LIST_MAX (TSOCKET_FIELDS_MAX * (TSOCKET_NAME_MAX + 1))
-#define TSI_REASON_MAX     512
-#define TSI_NUMBER_MAX     (UINT64_C(1) << 53) /* what a JSON number holds exactly */
-#define TSI_SETTING_MAX    128
+#define TSI_PROTOCOL        3
+#define TSI_HOT_BYTES       24
+#define TSI_HOLD_MAX        1024u
+#define TSI_WORLD_MAX       65536u
+#define TSI_FIELD_LIST_MAX  (TSOCKET_FIELDS_MAX * (TSOCKET_NAME_MAX + 1))
+#define TSI_REASON_MAX      512
+#define TSI_NUMBER_MAX      (UINT64_C(1) << 53) /* what a JSON number holds exactly */
+#define TSI_SETTING_MAX     128
+#define TSI_DEVICE_LIST_MAX (16 * 41 + 8) /* 16 GPUs and "host", with the final 0 */
 
 /* --- hot */
 
@@ -61,6 +63,7 @@ struct tsi_greeting {             /* daemon -> whoever connects to the lifeline 
     char refused[TSI_REASON_MAX]; /* not empty: go away, and why */
     char socket[TSI_PATH_MAX];
     char token[TSI_RANDOM_HEX];
+    bool gpu; /* there are rings in GPUs: HELLO should say which ones the consumer sees */
 };
 
 char *tsi_greeting_pack(const struct tsi_greeting *greeting);
@@ -75,7 +78,7 @@ struct tsi_hello { /* also the envelope of everything else that is said to a dae
     char stream[TSOCKET_NAME_MAX + 1]; /* empty: the daemon's first */
     char name[TSOCKET_NAME_MAX + 1];   /* of the consumer; printable ASCII */
     char fields[TSI_FIELD_LIST_MAX];   /* empty: all */
-    char device[TSOCKET_NAME_MAX + 1]; /* empty: any; or "host" */
+    char device[TSI_DEVICE_LIST_MAX];  /* where it can read: UUIDs and "host", the best first; empty: in host memory */
     uint32_t batch;
     uint32_t hold;
     uint32_t rank;
@@ -107,6 +110,7 @@ struct tsi_welcome {
     bool catch_up;               /* what lies before `first` comes behind the epoch's end, from a side ring */
     bool resident;               /* the whole stream is in the ring: every epoch is the first one again */
     char origin[TSI_ORIGIN_MAX]; /* what its tokens begin with, see token.h; empty: the producer cannot go back */
+    char arena[TSI_TICKET_MAX];  /* where its ring lies: a ticket, see ticket.h */
 };
 
 /* The answer to PLACE: where the consumer reads on. A side ring's memory comes once before it, over the lifeline. */
@@ -118,6 +122,7 @@ struct tsi_move {
     bool memory;       /* two descriptors have been sent before it */
     uint64_t capacity; /* of that ring */
     uint64_t max_lag;
+    char arena[TSI_TICKET_MAX]; /* a ticket; empty: the ring's memory has been sent before */
 };
 
 char *tsi_move_pack(const struct tsi_move *move);

@@ -392,34 +392,38 @@ int tsp_copier_create(const struct tsp_copier_options *options, struct tsp_copie
 }
 
 /* Lets staging go; but not what the driver still takes for pinned, since its context cannot be reached any more. */
-static void free_staging(struct tsp_copier *copier)
+static bool free_staging(struct tsp_copier *copier)
 {
     const struct tsi_device *device = copier->options.arenas[0].device;
 
     if (copier->pinned) {
         if (tsi_device_enter(device) != TSOCKET_OK)
-            return;
+            return false;
         device->cuda.cuMemHostUnregister(copier->memory);
         tsi_device_leave(device);
     }
     if (copier->memory != NULL && copier->options.host == NULL)
         munmap(copier->memory, copier->staging.bytes);
+    return true;
 }
 
-void tsp_copier_destroy(struct tsp_copier *copier)
+bool tsp_copier_destroy(struct tsp_copier *copier)
 {
+    bool is_free;
+
     if (copier == NULL)
-        return;
+        return true;
     pthread_mutex_lock(&copier->lock);
     copier->stopping = true;
     pthread_cond_broadcast(&copier->changed);
     pthread_mutex_unlock(&copier->lock);
     for (unsigned i = 0; i < copier->n_lanes; i++)
         close_lane(&copier->lanes[i]);
-    free_staging(copier);
+    is_free = free_staging(copier);
     pthread_cond_destroy(&copier->changed);
     pthread_mutex_destroy(&copier->lock);
     free(copier);
+    return is_free;
 }
 
 /* --- what the engine asks */

@@ -48,8 +48,11 @@ uint64_t tsp_copier_chunk(const struct tsi_layout *ring);
  */
 int tsp_copier_create(const struct tsp_copier_options *options, struct tsp_copier **copier_out);
 
-/* Waits for the copies that were asked for. NULL is allowed. No callback may wait for the caller. */
-void tsp_copier_destroy(struct tsp_copier *copier);
+/*
+ * Waits for the copies that were asked for. NULL is allowed. No callback may wait for the caller. False: options.host
+ * must not be unmapped, for the driver, which cannot be reached any more, still takes it for pinned.
+ */
+bool tsp_copier_destroy(struct tsp_copier *copier);
 
 /* Where to decode a field of the sample at `position`, which must be below tsp_copier_limit. Any thread. */
 void *tsp_copier_at(const struct tsp_copier *copier, uint32_t field, uint64_t position);

@@ -72,12 +72,24 @@ static int copy_ids(const uint32_t *ids, uint32_t n, uint32_t **copy_out)
     return TSOCKET_OK;
 }
 
+/* Nobody holds the lock: threads that copy may still want it. */
+static void destroy_streams(struct tsocket_producer *producer)
+{
+    while (producer->n_streams > 0) {
+        struct tsp_stream *last;
+
+        pthread_mutex_lock(&producer->lock);
+        last = producer->streams[--producer->n_streams];
+        pthread_mutex_unlock(&producer->lock);
+        tsp_stream_destroy(last);
+    }
+}
+
 static void free_producer(struct tsocket_producer *producer)
 {
-    for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsp_stream_destroy(producer->streams[i]);
     tsp_ledger_close(producer->ledger);
     tsi_runtime_give_back(&producer->runtime);
+    free(producer->libraries);
     free(producer->allow_uids);
     free(producer->allow_gids);
     free(producer);
@@ -86,7 +98,7 @@ static void free_producer(struct tsocket_producer *producer)
 int tsocket_producer_open(const struct tsocket_producer_options *options, struct tsocket_producer **producer_out)
 {
     struct tsocket_producer *producer;
-    int rc;
+    int rc = TSOCKET_OK;
 
     if (options == NULL || producer_out == NULL || options->size != sizeof(*options) || options->name == NULL)
         return tsi_fail(TSOCKET_EINVAL,
@@ -98,7 +110,10 @@ int tsocket_producer_open(const struct tsocket_producer_options *options, struct
     producer->options = *options;
     producer->runtime.lock_fd = -1;
     producer->listener = producer->epoll_fd = producer->wake_fd = -1;
-    rc = copy_ids(options->allow_uids, options->n_allow_uids, &producer->allow_uids);
+    if (options->libraries != NULL && (producer->libraries = strdup(options->libraries)) == NULL)
+        rc = tsi_fail(TSOCKET_ENOMEM, "no memory for a text");
+    if (rc == TSOCKET_OK)
+        rc = copy_ids(options->allow_uids, options->n_allow_uids, &producer->allow_uids);
     if (rc == TSOCKET_OK)
         rc = copy_ids(options->allow_gids, options->n_allow_gids, &producer->allow_gids);
     if (rc == TSOCKET_OK)
@@ -115,6 +130,45 @@ int tsocket_producer_open(const struct tsocket_producer_options *options, struct
     strcpy(producer->name, options->name);
     *producer_out = producer;
     return TSOCKET_OK;
+}
+
+/*
+ * The head may move: at once, from this thread. Sending may have swallowed the sign by which the loop would have seen
+ * that a message has come; then it has to be woken by hand.
+ */
+static void publish(struct tsocket_producer *producer, uint64_t now_ns)
+{
+    tsp_talk_progress(producer, now_ns);
+    if (producer->started && tsi_socket_pending(producer->socket))
+        tsp_loop_wake(producer);
+}
+
+/* A copier's thread: what it has copied may be published. */
+static void on_moved(void *context)
+{
+    struct tsocket_producer *producer = context;
+
+    pthread_mutex_lock(&producer->lock);
+    if (producer->outcome == TSOCKET_OK)
+        publish(producer, tsi_clock_ns());
+    pthread_mutex_unlock(&producer->lock);
+}
+
+/* A copier's thread: the GPU fails. */
+static void on_failed(void *context, int rc, const char *why)
+{
+    tsocket_producer_fail(context, rc, why);
+}
+
+/* Where a GPU was wanted: what it came to. */
+static void log_places(const struct tsp_stream *stream)
+{
+    char text[TSP_STORE_TEXT_MAX];
+
+    if (stream->options.device == NULL)
+        return;
+    tsp_store_describe(&stream->store, text);
+    tsi_log('I', "stream %s: its ring is in %s", stream->name, text);
 }
 
 static void record_stream(const struct tsocket_producer *producer, struct tsp_stream *stream)
@@ -136,7 +190,9 @@ static void record_stream(const struct tsocket_producer *producer, struct tsp_st
 int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct tsocket_stream_options *options,
                                 uint32_t *stream_out)
 {
+    const struct tsp_store_watcher watcher = {.moved = on_moved, .failed = on_failed, .context = producer};
     uint32_t number = producer->n_streams;
+    struct tsp_stream *stream;
     int rc;
 
     if (options == NULL || options->size != sizeof(*options))
@@ -148,13 +204,16 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
         if (options->name != NULL && strcmp(producer->streams[i]->name, options->name) == 0)
             return tsi_fail(TSOCKET_EINVAL, "there is a stream \"%s\" already", options->name);
     }
-    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &producer->streams[number]);
+    rc = tsp_stream_create(options, number, producer->options.join_grace_ms, &watcher, &stream);
     if (rc != TSOCKET_OK)
         return rc;
-    record_stream(producer, producer->streams[number]);
-    producer->streams[number]->open = number > 0 || producer->options.wait_for == 0;
-    producer->streams[number]->collect_ns = producer->streams[number]->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
-    producer->n_streams++;
+    record_stream(producer, stream);
+    log_places(stream);
+    stream->open = number > 0 || producer->options.wait_for == 0;
+    stream->collect_ns = stream->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
+    pthread_mutex_lock(&producer->lock); /* a copier that fails looks at all streams */
+    producer->streams[producer->n_streams++] = stream;
+    pthread_mutex_unlock(&producer->lock);
     if (stream_out != NULL)
         *stream_out = number;
     return TSOCKET_OK;
@@ -212,13 +271,14 @@ static void tell_consumers(struct tsocket_producer *producer)
 
 void tsocket_producer_close(struct tsocket_producer *producer)
 {
-    if (producer == NULL)
+    if (producer == NULL || producer->forked)
         return;
     if (producer->started) {
         stop_loop(producer);
         tell_consumers(producer);
         tsp_loop_close(producer);
     }
+    destroy_streams(producer);
     pthread_mutex_destroy(&producer->lock);
     pthread_cond_destroy(&producer->room);
     pthread_cond_destroy(&producer->ended);
@@ -355,7 +415,7 @@ static int claim_of(struct tsocket_producer *producer, uint32_t number, uint64_t
     TSI_STEP(CLAIMED);
     stream = ring_of(producer, &claim);
     for (uint32_t i = 0; i < stream->layout.n_fields; i++)
-        claim.data[i] = tsi_layout_at(&stream->layout, stream->ring.base, i, claim.position);
+        claim.data[i] = tsp_store_at(&stream->store, i, claim.position);
     *claim_out = claim;
     return TSOCKET_OK;
 }
@@ -365,17 +425,6 @@ int tsocket_producer_claim(struct tsocket_producer *producer, int timeout_ms, st
     return claim_of(producer, ANY_STREAM, tsi_clock_deadline(tsi_clock_ns(), timeout_ms), claim_out);
 }
 
-/*
- * The head may move: at once, from this thread. Sending may have swallowed the sign by which the loop would have seen
- * that a message has come; then it has to be woken by hand.
- */
-static void publish(struct tsocket_producer *producer, uint64_t now_ns)
-{
-    tsp_talk_progress(producer, now_ns);
-    if (producer->started && tsi_socket_pending(producer->socket))
-        tsp_loop_wake(producer);
-}
-
 static void put(struct tsocket_producer *producer, const struct tsocket_claim *claim, enum tsp_slot_state state,
                 const char *kind, char *why)
 {
@@ -383,7 +432,7 @@ static void put(struct tsocket_producer *producer, const struct tsocket_claim *c
     uint64_t now_ns = tsi_clock_ns();
 
     if (state != TSP_SLOT_END)
-        tsi_layout_mirror(&stream->layout, stream->ring.base, claim->position);
+        tsp_store_written(&stream->store, claim->position);
     TSI_STEP(COMMITTED);
     pthread_mutex_lock(&producer->lock);
     producer->claims++;
@@ -458,6 +507,8 @@ int tsocket_producer_finish(struct tsocket_producer *producer, uint32_t stream)
 
     if (rc != TSOCKET_OK)
         return rc;
+    if (producer->forked)
+        return tsi_fail(TSOCKET_EFORK, "%s", producer->reason);
     pthread_mutex_lock(&producer->lock);
     rc = tsp_stream_finish(producer->streams[stream]);
     if (rc == TSOCKET_OK)
@@ -481,38 +532,13 @@ void tsp_engine_end(struct tsocket_producer *producer, int outcome, const char *
 
 void tsocket_producer_fail(struct tsocket_producer *producer, int error, const char *why)
 {
+    if (producer->forked)
+        return;
     pthread_mutex_lock(&producer->lock);
     for (uint32_t i = 0; i < producer->n_streams; i++)
         tsp_stream_set_state(producer->streams[i], TSI_FAILED);
     tsp_engine_end(producer, error != TSOCKET_OK ? error : TSOCKET_ESYSTEM, why);
     pthread_mutex_unlock(&producer->lock);
-}
-
-/* With the lock held: its place among the notes, maybe a new one; TSOCKET_NOTES_MAX: there is none. */
-static uint32_t find_note(const struct tsocket_producer *producer, const char *name)
-{
-    uint32_t i = 0;
-
-    while (i < producer->n_notes && strcmp(producer->notes[i].name, name) != 0)
-        i++;
-    return i;
-}
-
-int tsocket_producer_note(struct tsocket_producer *producer, const char *name, double value)
-{
-    if (!tsi_name_ok(name))
-        return tsi_fail(TSOCKET_EINVAL, "note: the name must be 1 to %d of A-Z a-z 0-9 . _ -", TSOCKET_NAME_MAX);
-    pthread_mutex_lock(&producer->lock);
-    uint32_t i = find_note(producer, name);
-    if (i < TSOCKET_NOTES_MAX) {
-        strcpy(producer->notes[i].name, name); /* its length has just been checked */
-        producer->notes[i].value = value;
-        producer->n_notes = i < producer->n_notes ? producer->n_notes : i + 1;
-    }
-    pthread_mutex_unlock(&producer->lock);
-    if (i == TSOCKET_NOTES_MAX)
-        return tsi_fail(TSOCKET_EINVAL, "note %s: there are %d already, the limit", name, TSOCKET_NOTES_MAX);
-    return TSOCKET_OK;
 }
 
 void tsocket_producer_change(struct tsocket_producer *producer, const struct tsocket_producer_options *options)
@@ -552,17 +578,4 @@ int tsocket_producer_wait(struct tsocket_producer *producer, int timeout_ms)
         rc = tsi_fail(producer->outcome, "%s", producer->reason);
     pthread_mutex_unlock(&producer->lock);
     return rc;
-}
-
-int tsocket_producer_status(struct tsocket_producer *producer, char **json_out)
-{
-    char *text;
-
-    pthread_mutex_lock(&producer->lock);
-    text = tsp_status_print(producer, tsi_clock_ns());
-    pthread_mutex_unlock(&producer->lock);
-    if (text == NULL)
-        return tsi_fail(TSOCKET_ENOMEM, "no memory for the status");
-    *json_out = text;
-    return TSOCKET_OK;
 }

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "../ipc/fork.h"
 #include "../ipc/runtime.h"
 #include "../ipc/socket.h"
 #include "roster.h"
@@ -24,6 +25,7 @@ struct tsocket_producer {
     /* constant after start */
     char name[TSOCKET_NAME_MAX + 1];
     struct tsocket_producer_options options;
+    char *libraries; /* or NULL */
     uint32_t *allow_uids;
     uint32_t *allow_gids;
     struct tsi_runtime runtime;
@@ -34,6 +36,8 @@ struct tsocket_producer {
     uint64_t started_ns;
     pthread_t thread;
     bool started;
+    struct tsi_fork_guard guard;
+    bool forked;               /* this is a child's copy */
     struct tsp_ledger *ledger; /* or NULL; used with the lock held */
     struct tsp_stream *streams[TSOCKET_STREAMS_MAX];
     uint32_t n_streams;

@@ -78,9 +78,12 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.side_rings = feed->options->resident ? 0 : feed->options->side_rings;
     options.dataset_id = feed->dataset_id;
     options.recipe_id = feed->recipe_id;
+    options.recipe = feed->recipe;
     options.seed = feed->options->recipe.seed;
     options.first_epoch = feed->first_epoch;
     options.source = feed->options->source;
+    options.device = feed->options->device;
+    options.share = feed->options->share;
     return tsocket_producer_add_stream(producer, &options, NULL);
 }
 

@@ -8,10 +8,6 @@
 #include "../ipc/error.h"
 #include "side.h"
 
-enum {
-    CHUNK = 1, /* samples that become readable together; more where a copy to a GPU is the unit */
-};
-
 /*
  * How many ends of epochs may lie between the first and the last window that a consumer holds. Bad samples make epochs
  * shorter: only the half of one is taken for sure.
@@ -33,7 +29,7 @@ uint64_t tsp_join_room(const struct tsp_stream *stream, const struct tsi_hello *
     uint64_t stride = (uint64_t)hello->batch * hello->world;
     uint64_t tails = hello->last == TSOCKET_LAST_DROP ? ends_held(stream, hello) * (stride - 1) : 0;
 
-    return hello->hold * stride + tails + CHUNK - 1 + (hello->world > 1 ? 1 : 0);
+    return hello->hold * stride + tails + (hello->world > 1 ? 1 : 0);
 }
 
 static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *hello)
@@ -59,9 +55,6 @@ static int check_fit(const struct tsp_stream *stream, const struct tsi_hello *he
     if (hello->world > 1 && stream->options.epoch_samples == 0)
         return tsi_fail(TSOCKET_EREFUSED, "stream %s: its epochs are of unknown length, ranks cannot share them",
                         stream->name);
-    if (hello->device[0] != '\0' && strcmp(hello->device, "host") != 0)
-        return tsi_fail(TSOCKET_EREFUSED, "stream %s: its data is in host memory, not on \"%s\"; ask for \"host\"",
-                        stream->name, hello->device);
     return TSOCKET_OK;
 }
 
@@ -292,6 +285,8 @@ int tsp_join_attach(struct tsp_stream *stream, const struct tsp_roster *roster, 
 {
     int rc = check_fit(stream, &consumer->hello);
 
+    if (rc == TSOCKET_OK)
+        rc = tsp_store_choose(&stream->store, stream->name, consumer->hello.device, &consumer->memory);
     *catch_up_out = false;
     consumer->place = (struct tsi_place){.epoch = 0};
     consumer->watches = stream;

@@ -61,6 +61,46 @@ static int size_roster(struct tsocket_producer *producer)
     return tsp_roster_init(&producer->roster, (uint32_t)(max < CONSUMERS_MAX ? max : CONSUMERS_MAX));
 }
 
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void before_fork(void *context)
+{
+    pthread_mutex_lock(&((struct tsocket_producer *)context)->lock);
+}
+
+static void after_fork(void *context)
+{
+    pthread_mutex_unlock(&((struct tsocket_producer *)context)->lock);
+}
+
+/*
+ * What would look like the parent's life to others when it has died: lifelines, and the name. The rest is left alone:
+ * no thread is here that could use it, and condition variables may not be touched for whoever waited for them in the
+ * parent.
+ */
+static void leave_to_parent(void *context)
+{
+    struct tsocket_producer *producer = context;
+
+    for (uint32_t i = 0; !producer->forked && i < producer->roster.n; i++) {
+        close_fd(&producer->roster.consumers[i]->lifeline);
+        close_fd(&producer->roster.consumers[i]->pidfd);
+    }
+    close_fd(&producer->listener);
+    close_fd(&producer->epoll_fd);
+    close_fd(&producer->wake_fd);
+    close_fd(&producer->runtime.lock_fd);
+    producer->forked = true;
+    producer->outcome = TSOCKET_EFORK;
+    strcpy(producer->reason, "the producer was started before a fork, and belongs to the parent process");
+    pthread_mutex_unlock(&producer->lock);
+}
+
 int tsp_loop_open(struct tsocket_producer *producer)
 {
     int rc = tsi_lifeline_listen(producer->runtime.lifeline, &producer->listener);
@@ -83,20 +123,19 @@ int tsp_loop_open(struct tsocket_producer *producer)
         rc = watch(producer->epoll_fd, producer->listener, EVENT_LISTENER, 0);
     if (rc == TSOCKET_OK)
         rc = size_roster(producer);
+    if (rc == TSOCKET_OK) {
+        producer->guard = (struct tsi_fork_guard){
+            .before = before_fork, .in_parent = after_fork, .in_child = leave_to_parent, .context = producer};
+        rc = tsi_fork_watch(&producer->guard);
+    }
     if (rc != TSOCKET_OK)
         tsp_loop_close(producer);
     return rc;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void tsp_loop_close(struct tsocket_producer *producer)
 {
+    tsi_fork_forget(&producer->guard);
     tsp_roster_fini(&producer->roster);
     close_fd(&producer->listener);
     tsi_socket_close(producer->socket);
@@ -152,9 +191,19 @@ static void turn_away(int fd, const struct tsi_peer *peer)
     close(fd);
 }
 
+/* Whether a consumer may find data in a GPU here, and should look which ones it sees itself. */
+static bool uses_gpus(const struct tsocket_producer *producer)
+{
+    for (uint32_t i = 0; i < producer->n_streams; i++) {
+        if (producer->streams[i]->store.n_gpus > 0)
+            return true;
+    }
+    return false;
+}
+
 static void welcome_peer(struct tsocket_producer *producer, int fd, const struct tsi_peer *peer, uint64_t now_ns)
 {
-    struct tsi_greeting greeting = {.refused = ""};
+    struct tsi_greeting greeting = {.gpu = uses_gpus(producer)};
     struct tsp_consumer *consumer;
     int rc = TSOCKET_OK;
 
@@ -223,6 +272,7 @@ static void tick(struct tsocket_producer *producer, uint64_t now_ns)
         return;
     tsp_status_tick(producer, now_ns);
     tsp_ledger_flush(producer->ledger);
+    tsi_runtime_watch(&producer->runtime);
     for (uint32_t i = producer->roster.n; i > 0; i--) {
         struct tsp_consumer *consumer = producer->roster.consumers[i - 1];
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../ipc/device.h"
 #include "../ipc/runtime.h"
 #include "options.h"
 #include "quantity.h"
@@ -129,6 +130,9 @@ static void describe(const struct tsp_option *option, char *text, size_t len)
         break;
     case TSP_OPTION_NAME:
         snprintf(text, len, "1 to %d of the characters A-Z a-z 0-9 . _ -, not starting with a dot", TSOCKET_NAME_MAX);
+        break;
+    case TSP_OPTION_DEVICES:
+        snprintf(text, len, "auto, or some of host, cuda, cuda:N and cuda:UUID, with commas between");
         break;
     case TSP_OPTION_PATH:
         snprintf(text, len, "a path that is not empty");
@@ -260,7 +264,7 @@ static bool set_channels(const struct tsp_option *option, float *out, const char
 static_assert(sizeof(enum tsp_augment) == sizeof(int) && sizeof(enum tsocket_dtype) == sizeof(int) &&
                   sizeof(enum tsp_filter) == sizeof(int) && sizeof(enum tsp_quality) == sizeof(int) &&
                   sizeof(enum tsp_layout) == sizeof(int) && sizeof(enum tsocket_on_bad) == sizeof(int) &&
-                  sizeof(enum tsp_log_format) == sizeof(int),
+                  sizeof(enum tsp_log_format) == sizeof(int) && sizeof(enum tsocket_share) == sizeof(int),
               "a word's value is stored as an int");
 
 static bool set_word(const struct tsp_option *option, void *out, const char *text)
@@ -279,6 +283,14 @@ static bool set_name(char *out, const char *text)
     if (!tsi_name_ok(text))
         return false;
     strcpy(out, text); /* its length has just been checked */
+    return true;
+}
+
+static bool set_devices(char *out, const char *text)
+{
+    if (strlen(text) >= TSP_DEVICES_TEXT_MAX || !tsi_devices_ok(text))
+        return false;
+    strcpy(out, text);
     return true;
 }
 
@@ -360,6 +372,8 @@ static bool set(const struct tsp_option *option, void *out, const char *text)
         return set_word(option, out, text);
     case TSP_OPTION_NAME:
         return set_name(out, text);
+    case TSP_OPTION_DEVICES:
+        return set_devices(out, text);
     case TSP_OPTION_PATH:
         return set_path(out, text);
     case TSP_OPTION_VIEW:
@@ -419,6 +433,7 @@ void tsp_option_print(const struct tsp_option *option, const void *base, char *o
         snprintf(out, len, "%s", word_of(option, value));
         break;
     case TSP_OPTION_NAME:
+    case TSP_OPTION_DEVICES:
         snprintf(out, len, "%s", (const char *)value);
         break;
     case TSP_OPTION_AMOUNT:

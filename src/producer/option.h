@@ -26,6 +26,7 @@ enum tsp_option_type {
     TSP_OPTION_CHANNELS, /* float[3] */
     TSP_OPTION_WORD,     /* an enum, by the words in the row */
     TSP_OPTION_NAME,     /* char[TSOCKET_NAME_MAX + 1] */
+    TSP_OPTION_DEVICES,  /* char[TSP_DEVICES_TEXT_MAX] */
     TSP_OPTION_PATH,     /* char *, allocated */
     TSP_OPTION_IDS,      /* struct tsp_ids; may be repeated */
     TSP_OPTION_VIEW,     /* struct tsp_view_texts; may be repeated */

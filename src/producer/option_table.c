@@ -17,6 +17,11 @@ static const struct tsp_word dtypes[] = {{"uint8", TSOCKET_UINT8}, {"float32", T
 static const struct tsp_word layouts[] = {{"nhwc", TSP_NHWC}, {"nchw", TSP_NCHW}, {NULL, 0}};
 static const struct tsp_word on_bads[] = {
     {"skip", TSOCKET_BAD_SKIP}, {"fail", TSOCKET_BAD_FAIL}, {"mask", TSOCKET_BAD_MASK}, {NULL, 0}};
+static const struct tsp_word shares[] = {{"auto", TSOCKET_SHARE_AUTO},
+                                         {"vmm", TSOCKET_SHARE_VMM},
+                                         {"ipc", TSOCKET_SHARE_IPC},
+                                         {"host", TSOCKET_SHARE_HOST},
+                                         {NULL, 0}};
 static const struct tsp_word log_formats[] = {
     {"text", TSP_LOG_TEXT}, {"json", TSP_LOG_JSON}, {"journald", TSP_LOG_JOURNALD}, {NULL, 0}};
 
@@ -340,6 +345,27 @@ const struct tsp_option tsp_option_table[] = {
      .section = TSP_SECTION_RING,
      .help = "The largest batch that a trainer may ask for; needs at least such a --ring. Default: 256, or half the "
              "ring where a smaller --ring is given."},
+    {.name = "device",
+     .argument = "LIST",
+     .type = TSP_OPTION_DEVICES,
+     .initial = "auto",
+     .example = "cuda:0,host",
+     STREAM(device),
+     .section = TSP_SECTION_RING,
+     .help = "Where the rings are: some of host, cuda (the first GPU), cuda:N and cuda:UUID, with commas between, one "
+             "ring in each; a trainer reads on its own GPU, else in host memory. auto: in the first GPU and in host "
+             "memory, or, where no GPU works, in host memory, and the log says why."},
+    {.name = "share",
+     .argument = "HOW",
+     .type = TSP_OPTION_WORD,
+     .words = shares,
+     .initial = "auto",
+     STREAM(share),
+     .section = TSP_SECTION_RING,
+     .help =
+         "How trainers get at a ring in a GPU. vmm: by a descriptor, read-only, also from other containers. ipc: by "
+         "a CUDA IPC handle, which any trainer can write to. auto: vmm where the GPU can, else ipc. host: not at "
+         "all; the rings are in host memory, and trainers copy for themselves."},
     {.name = "workers",
      .argument = "N",
      .type = TSP_OPTION_COUNT,

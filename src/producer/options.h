@@ -22,8 +22,9 @@
 #include "plan.h"
 #include "problem.h"
 
-#define TSP_IDS_MAX       64
-#define TSP_VIEW_TEXT_MAX 256 /* bytes of one --view */
+#define TSP_IDS_MAX          64
+#define TSP_VIEW_TEXT_MAX    256 /* bytes of one --view */
+#define TSP_DEVICES_TEXT_MAX 384 /* bytes of --device: as many UUIDs as can be */
 
 struct tsp_ids {
     uint32_t count;
@@ -65,6 +66,8 @@ struct tsp_stream_options {
     uint64_t max_bad;
     bool resident;
     uint32_t side_rings;
+    char device[TSP_DEVICES_TEXT_MAX];
+    enum tsocket_share share;
 };
 
 struct tsp_options {

@@ -43,6 +43,7 @@ struct tsp_consumer {
     struct tsp_stream *ring;    /* that it reads: the stream's own or a side ring; NULL while PARKED */
     struct tsp_stream *watches; /* on whose page it looks whether it is summoned */
     struct tsp_stream *side;    /* assigned to it, or NULL; after a move to the group it may still hold windows there */
+    unsigned memory;            /* where it reads: a place of its ring's store (store.h), the same in all rings */
     uint32_t seat;
     uint32_t route;
     struct tsi_hello hello;

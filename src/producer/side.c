@@ -232,7 +232,13 @@ void tsp_side_forget(struct tsp_consumer *consumer)
         summon(consumer, false);
 }
 
-/* Begins its side ring at its place, unless that is there already. False: claims are still out. */
+/* Whether the filler has stopped, and nothing is on its way into the ring any more. */
+static bool is_at_rest(const struct tsp_stream *ring)
+{
+    return ring->filler.stopped && ring->filler.out == 0 && tsp_store_is_idle(&ring->store);
+}
+
+/* Begins its side ring at its place, unless that is there already. False: samples are still on their way. */
 static bool begin_side(struct tsp_consumer *consumer)
 {
     struct tsp_stream *side = consumer->side;
@@ -242,7 +248,7 @@ static bool begin_side(struct tsp_consumer *consumer)
     if (find(side, &consumer->place, &position) && position <= filler->head)
         return true;
     tsp_filler_stop(filler);
-    if (filler->out > 0)
+    if (!is_at_rest(side))
         return false;
     tsp_stream_restart(side, &consumer->place, filler->head - consumer->place.index);
     TSI_STEP(SIDE_BEGUN);
@@ -388,7 +394,7 @@ static bool is_behind_head(const struct tsp_stream *stream, const struct tsi_pla
     return find(stream, place, &position) && position <= stream->filler.head;
 }
 
-/* The filler is stopped, and all claims are back: begins at a token's place. */
+/* The ring is at rest: begins at a token's place. */
 static void restart_group(struct tsp_stream *stream, const struct tsi_place *place)
 {
     const struct tsp_filler *filler = &stream->filler;
@@ -422,7 +428,7 @@ static void begin_at_token(struct tsp_stream *stream, const struct tsp_roster *r
         tsp_filler_stop(&stream->filler);
     if (stream->filler.stopped && place == NULL) /* whoever it was for is gone, or somebody else has come */
         tsp_filler_go_on(&stream->filler);
-    else if (stream->filler.stopped && stream->filler.out == 0)
+    else if (is_at_rest(stream))
         restart_group(stream, place);
     if ((place != NULL || !tsp_side_is_free(stream, roster)) && !stream->filler.stopped)
         admit_fresh(stream, roster, now_ns);

@@ -2,11 +2,13 @@
 #include "status.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "../ipc/clock.h"
+#include "../ipc/error.h"
 #include "side.h"
 
 static void add(cJSON *json, const char *member, uint64_t value)
@@ -111,11 +113,14 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, const struct ts
     cJSON *shard;
     uint64_t waited_ns = consumer->waited_ns + (consumer->wants ? now_ns - consumer->want_since_ns : 0);
     struct tsi_welcome place = {.first = 0};
+    char device[TSI_UUID_TEXT_LEN];
 
+    tsp_store_name(&consumer->stream->store, consumer->memory, device);
     tsp_stream_describe_place(consumer->stream, consumer, &place);
     add(json, "id", consumer->id);
     cJSON_AddStringToObject(json, "name", consumer->hello.name);
     add(json, "pid", (uint64_t)consumer->peer.pid);
+    cJSON_AddStringToObject(json, "device", device);
     add(json, "batch", consumer->hello.batch);
     add(json, "hold", consumer->hello.hold);
     shard = cJSON_AddArrayToObject(json, "shard");
@@ -181,6 +186,21 @@ static uint64_t made_again(const struct tsp_stream *stream)
     return made;
 }
 
+static void add_places(cJSON *json, const struct tsp_store *store)
+{
+    cJSON *places = cJSON_AddArrayToObject(json, "places");
+
+    for (unsigned i = 0; i < store->n_places; i++) {
+        char name[TSI_UUID_TEXT_LEN];
+        cJSON *place = cJSON_CreateObject();
+
+        tsp_store_name(store, i, name);
+        cJSON_AddStringToObject(place, "device", name);
+        cJSON_AddStringToObject(place, "kind", tsi_arena_word(store->arenas[i].kind));
+        append(places, place);
+    }
+}
+
 static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
 {
     const struct tsp_filler *filler = &stream->filler;
@@ -189,6 +209,8 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
 
     cJSON_AddStringToObject(json, "name", stream->name);
     cJSON_AddStringToObject(json, "source", stream->source);
+    if (stream->recipe != NULL)
+        cJSON_AddStringToObject(json, "recipe", stream->recipe);
     cJSON_AddStringToObject(json, "state", stream_state(stream, roster));
     add(json, "epoch", filler->epoch);
     add(json, "epochs", stream->options.epochs);
@@ -201,6 +223,7 @@ static cJSON *stream_json(const struct tsp_stream *stream, const struct tsp_rost
     add(json, "max_batch", stream->layout.mirror);
     add(json, "sample_bytes", stream->layout.sample_bytes);
     add(json, "ring_bytes", stream->layout.bytes);
+    add_places(json, &stream->store);
     cJSON_AddBoolToObject(json, "resident", stream->options.resident);
     add(json, "side_rings", stream->n_sides);
     add(json, "side_rings_used", tsp_side_used(stream));
@@ -229,6 +252,8 @@ char *tsp_status_print(const struct tsocket_producer *producer, uint64_t now_ns)
     cJSON_AddStringToObject(json, "daemon", producer->name);
     add(json, "pid", (uint64_t)getpid());
     cJSON_AddStringToObject(json, "version", tsocket_version());
+    if (producer->libraries != NULL)
+        cJSON_AddStringToObject(json, "libraries", producer->libraries);
     cJSON_AddNumberToObject(json, "uptime_s", seconds(now_ns - producer->started_ns));
     cJSON_AddStringToObject(json, "state", producer_state(producer));
     put(json, "workers", workers_json(producer));
@@ -260,4 +285,46 @@ void tsp_status_tick(struct tsocket_producer *producer, uint64_t now_ns)
         consumer->received_at_tick = consumer->received;
     }
     producer->tick_ns = now_ns;
+}
+
+/* --- what a program asks and tells */
+
+int tsocket_producer_status(struct tsocket_producer *producer, char **json_out)
+{
+    char *text;
+
+    pthread_mutex_lock(&producer->lock);
+    text = tsp_status_print(producer, tsi_clock_ns());
+    pthread_mutex_unlock(&producer->lock);
+    if (text == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for the status");
+    *json_out = text;
+    return TSOCKET_OK;
+}
+
+/* With the lock held: its place among the notes, maybe a new one; TSOCKET_NOTES_MAX: there is none. */
+static uint32_t find_note(const struct tsocket_producer *producer, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i < producer->n_notes && strcmp(producer->notes[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+int tsocket_producer_note(struct tsocket_producer *producer, const char *name, double value)
+{
+    if (!tsi_name_ok(name))
+        return tsi_fail(TSOCKET_EINVAL, "note: the name must be 1 to %d of A-Z a-z 0-9 . _ -", TSOCKET_NAME_MAX);
+    pthread_mutex_lock(&producer->lock);
+    uint32_t i = find_note(producer, name);
+    if (i < TSOCKET_NOTES_MAX) {
+        strcpy(producer->notes[i].name, name); /* its length has just been checked */
+        producer->notes[i].value = value;
+        producer->n_notes = i < producer->n_notes ? producer->n_notes : i + 1;
+    }
+    pthread_mutex_unlock(&producer->lock);
+    if (i == TSOCKET_NOTES_MAX)
+        return tsi_fail(TSOCKET_EINVAL, "note %s: there are %d already, the limit", name, TSOCKET_NOTES_MAX);
+    return TSOCKET_OK;
 }

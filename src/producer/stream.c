@@ -9,13 +9,9 @@
 #include "../ipc/error.h"
 #include "../ipc/log.h"
 #include "../ipc/step.h"
+#include "bad.h"
 #include "join.h"
-#include "machine.h"
 #include "side.h"
-
-enum {
-    BAD_LINES_PER_EPOCH = 20, /* log lines about single samples; the epoch's end sums up */
-};
 
 /* Positions of side rings begin here: an epoch that is begun in its middle has its start before that. */
 #define SIDE_BASE TSI_NUMBER_MAX
@@ -24,21 +20,6 @@ enum {
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* --- life */
-
-static int check_memory(const struct tsp_stream *stream)
-{
-    uint64_t available = tsp_machine_memory_bytes();
-
-    if (stream->layout.bytes <= available)
-        return TSOCKET_OK;
-    return tsi_fail(TSOCKET_ENOMEM,
-                    "stream %s: a ring needs %" PRIu64 " bytes (%" PRIu64 " + %" PRIu64 " samples of %" PRIu64
-                    " bytes), %" PRIu64
-                    " are available (free memory, cgroup limit); use a smaller --ring or --max-batch, or fewer "
-                    "--side-rings",
-                    stream->name, stream->layout.bytes, stream->layout.capacity, stream->layout.mirror,
-                    stream->layout.sample_bytes, available);
-}
 
 static int check_length(const struct tsocket_stream_options *options)
 {
@@ -82,16 +63,14 @@ static int check_options(const struct tsocket_stream_options *options)
     return check_length(options);
 }
 
-static int reserve(struct tsp_stream *stream)
+static int reserve(struct tsp_stream *stream, const struct tsp_store_watcher *watcher)
 {
-    int rc = check_memory(stream);
+    int rc = tsp_store_init(&stream->store, &stream->layout, &stream->options, watcher);
 
     if (rc == TSOCKET_OK)
         rc = tsp_filler_init(&stream->filler, stream->layout.capacity);
     if (rc == TSOCKET_OK)
         rc = tsi_arena_create("tsocket-control", tsi_control_bytes(stream->layout.capacity), &stream->page);
-    if (rc == TSOCKET_OK)
-        rc = tsi_arena_create("tsocket-ring", stream->layout.bytes, &stream->ring);
     return rc;
 }
 
@@ -101,7 +80,8 @@ uint64_t tsp_stream_len(const struct tsp_stream *stream, uint64_t removed)
 }
 
 /* A ring with its page, at the start of `epoch`, which is at position `start`. */
-static int create_ring(const struct tsocket_stream_options *options, uint64_t start, struct tsp_stream **ring_out)
+static int create_ring(const struct tsocket_stream_options *options, uint64_t start,
+                       const struct tsp_store_watcher *watcher, struct tsp_stream **ring_out)
 {
     struct tsp_stream *ring = calloc(1, sizeof(*ring));
     int rc;
@@ -110,11 +90,10 @@ static int create_ring(const struct tsocket_stream_options *options, uint64_t st
         return tsi_fail(TSOCKET_ENOMEM, "no memory for a stream");
     ring->options = *options;
     ring->page.fd = -1;
-    ring->ring.fd = -1;
     strcpy(ring->name, options->name);
     rc = tsi_layout_init(options->fields, options->n_fields, options->capacity, options->max_batch, &ring->layout);
     if (rc == TSOCKET_OK)
-        rc = reserve(ring);
+        rc = reserve(ring, watcher);
     if (rc != TSOCKET_OK) {
         tsp_stream_destroy(ring);
         return rc;
@@ -127,16 +106,17 @@ static int create_ring(const struct tsocket_stream_options *options, uint64_t st
     return TSOCKET_OK;
 }
 
-static int add_sides(struct tsp_stream *stream)
+static int add_sides(struct tsp_stream *stream, const struct tsp_store_watcher *watcher)
 {
     struct tsocket_stream_options options = stream->options;
     int rc = TSOCKET_OK;
 
+    options.device = tsp_store_devices(&stream->store, options.device);
     options.capacity = options.side_capacity > 0 ? options.side_capacity : 4 * (uint64_t)options.max_batch;
     while (rc == TSOCKET_OK && stream->n_sides < options.side_rings) {
         struct tsp_stream *side;
 
-        rc = create_ring(&options, SIDE_BASE, &side);
+        rc = create_ring(&options, SIDE_BASE, watcher, &side);
         if (rc != TSOCKET_OK)
             break;
         side->number = stream->number;
@@ -149,7 +129,7 @@ static int add_sides(struct tsp_stream *stream)
 }
 
 int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t number, uint32_t join_grace_ms,
-                      struct tsp_stream **stream_out)
+                      const struct tsp_store_watcher *watcher, struct tsp_stream **stream_out)
 {
     struct tsocket_stream_options options = *given;
     struct tsp_stream *stream;
@@ -162,16 +142,18 @@ int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t numbe
         options.first_epoch = 0;
         options.epochs = 1;
     }
-    rc = create_ring(&options, 0, &stream);
+    rc = create_ring(&options, 0, watcher, &stream);
     if (rc != TSOCKET_OK)
         return rc;
     stream->number = number;
     stream->join_grace_ns = join_grace_ms * TSI_NS_PER_MS;
     tsi_log_quote(options.source != NULL ? options.source : "", stream->source, sizeof(stream->source));
-    if (options.dataset_id != NULL)
+    if (options.recipe != NULL && (stream->recipe = strdup(options.recipe)) == NULL)
+        rc = tsi_fail(TSOCKET_ENOMEM, "no memory for a recipe");
+    if (rc == TSOCKET_OK && options.dataset_id != NULL)
         rc = tsi_origin_make(options.dataset_id, options.recipe_id, options.seed, stream->origin);
     if (rc == TSOCKET_OK)
-        rc = add_sides(stream);
+        rc = add_sides(stream, watcher);
     if (rc == TSOCKET_OK)
         *stream_out = stream;
     else
@@ -185,9 +167,10 @@ void tsp_stream_destroy(struct tsp_stream *stream)
         return;
     for (uint32_t i = 0; i < stream->n_sides; i++)
         tsp_stream_destroy(stream->sides[i]);
-    tsi_arena_close(&stream->ring);
+    tsp_store_fini(&stream->store);
     tsi_arena_close(&stream->page);
     tsp_filler_fini(&stream->filler);
+    free(stream->recipe);
     free(stream);
 }
 
@@ -214,12 +197,17 @@ uint64_t tsp_stream_epoch_of(const struct tsp_stream *stream, uint64_t position)
     return epoch;
 }
 
-static void publish(struct tsp_stream *stream)
+/* Makes known what is where consumers read. What lies below `wanted` is to be there soon. */
+static void publish(struct tsp_stream *stream, uint64_t wanted)
 {
-    if (!stream->open || stream->filler.head == stream->published)
+    uint64_t done;
+
+    tsp_store_push(&stream->store, stream->filler.head, wanted);
+    done = tsp_store_done(&stream->store);
+    if (!stream->open || done == stream->published)
         return;
-    stream->published = stream->filler.head;
-    tsi_control_publish(stream->control, stream->published);
+    stream->published = done;
+    tsi_control_publish(stream->control, done);
     TSI_STEP(PUBLISHED);
 }
 
@@ -246,6 +234,7 @@ void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place
     tsp_filler_begin(&stream->filler, place->epoch, start, len, place->index);
     if (place->index > 0) /* who begins here must know it */
         note_removed(stream, stream->filler.head - 1, place->removed);
+    tsp_store_restart(&stream->store, stream->filler.head);
     stream->begun = stream->filler.head;
     stream->first_epoch = place->epoch;
     stream->cut_epochs = MIN(stream->cut_epochs, place->epoch); /* this one is whole again */
@@ -255,7 +244,7 @@ void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place
     stream->finished = false;
     if (stream->home == NULL) /* what lies before is nobody's; a side ring's reader may still hold some */
         raise_floor(stream, stream->filler.head);
-    publish(stream);
+    publish(stream, 0);
 }
 
 void tsp_stream_detach(struct tsp_stream *stream, const struct tsp_consumer *consumer)
@@ -290,87 +279,6 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
     }
 }
 
-/* --- samples that cannot be used */
-
-static void count_bad(struct tsp_stream *stream, const char *kind)
-{
-    uint32_t i = 0;
-
-    stream->bad++;
-    stream->bad_in_epoch++;
-    while (i < TSP_KINDS_MAX - 1 && stream->kinds[i].kind != NULL && strcmp(stream->kinds[i].kind, kind) != 0)
-        i++;
-    if (stream->kinds[i].kind == NULL)
-        stream->kinds[i].kind = kind;
-    stream->kinds[i].count++;
-}
-
-static int too_many_bad(const struct tsp_stream *stream, const struct tsp_slot *slot)
-{
-    char why[TSI_REASON_MAX];
-
-    tsi_log_quote(slot->why != NULL ? slot->why : "no reason given", why, sizeof(why));
-    if (stream->options.on_bad == TSOCKET_BAD_FAIL)
-        return tsi_fail(TSOCKET_EBAD_SAMPLE, "stream %s: %s (%s); --on-bad skip would leave such samples out",
-                        stream->name, why, slot->kind);
-    return tsi_fail(TSOCKET_EBAD_SAMPLE,
-                    "stream %s: %" PRIu64 " samples of epoch %" PRIu64 " cannot be used, --max-bad is %" PRIu64
-                    "; the last: %s (%s)",
-                    stream->name, stream->bad_in_epoch, stream->filler.epoch, stream->options.max_bad, why, slot->kind);
-}
-
-static void log_bad(const struct tsp_stream *stream, const struct tsp_slot *slot)
-{
-    char why[TSI_REASON_MAX];
-
-    if (stream->bad_in_epoch > BAD_LINES_PER_EPOCH)
-        return;
-    tsi_log('W', "stream %s, epoch %" PRIu64 ": %s: %s (%s)", stream->name, stream->filler.epoch,
-            stream->options.on_bad == TSOCKET_BAD_MASK ? "masked" : "left out",
-            tsi_log_quote(slot->why != NULL ? slot->why : "no reason given", why, sizeof(why)), slot->kind);
-    if (stream->bad_in_epoch == BAD_LINES_PER_EPOCH)
-        tsi_log('W', "stream %s, epoch %" PRIu64 ": further ones are only counted", stream->name, stream->filler.epoch);
-}
-
-static void leave_out(struct tsp_stream *stream)
-{
-    tsp_filler_skip(&stream->filler);
-    tsi_control_shorten(stream->control, stream->filler.epoch, stream->filler.len);
-}
-
-static void redecide(struct tsp_stream *side)
-{
-    if (side->options.on_bad == TSOCKET_BAD_SKIP)
-        leave_out(side);
-    else
-        tsp_filler_pass(&side->filler);
-}
-
-static int decide_bad(struct tsp_stream *stream)
-{
-    struct tsp_filler *filler = &stream->filler;
-    const struct tsp_slot *slot = &filler->slots[filler->head % filler->capacity];
-
-    if (stream->home != NULL) { /* has been counted, or will be, where the group reads */
-        redecide(stream);
-        return TSOCKET_OK;
-    }
-    count_bad(stream, slot->kind);
-    if (stream->options.on_bad == TSOCKET_BAD_FAIL ||
-        (stream->options.max_bad > 0 && stream->bad_in_epoch > stream->options.max_bad))
-        return too_many_bad(stream, slot);
-    log_bad(stream, slot);
-    if (stream->options.on_bad == TSOCKET_BAD_MASK) {
-        tsp_filler_pass(filler);
-        return TSOCKET_OK;
-    }
-    leave_out(stream);
-    if (filler->len == 0)
-        return tsi_fail(TSOCKET_EBAD_SAMPLE, "stream %s: not one sample of epoch %" PRIu64 " can be used", stream->name,
-                        filler->epoch);
-    return TSOCKET_OK;
-}
-
 /* --- moving on */
 
 static void cut(struct tsp_stream *stream)
@@ -394,7 +302,48 @@ static enum tsp_slot_state pass_ready(struct tsp_stream *stream)
     return state;
 }
 
-static int advance(struct tsp_stream *stream)
+/* The position at which what a consumer sleeps for has come; UINT64_MAX: it is not known yet. */
+static uint64_t wanted_position(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
+{
+    struct tsi_sight sight;
+
+    if (consumer->want_epoch > stream->filler.epoch)
+        return UINT64_MAX;
+    if (consumer->want_epoch < tsp_stream_oldest_epoch(stream))
+        return 0;
+    sight = tsp_stream_epoch(stream, consumer->want_epoch);
+    return sight.start + MIN(consumer->want_index, sight.len);
+}
+
+/* Nothing more is written for now: the epoch is over, the filler stops, or the ring is full. */
+static bool is_resting(const struct tsp_stream *stream)
+{
+    const struct tsp_filler *filler = &stream->filler;
+
+    return filler->stopped || tsp_filler_decided(filler) ||
+           (filler->head == filler->limit && filler->limit < tsp_store_limit(&stream->store));
+}
+
+/* What must be copied to GPUs without waiting for a full chunk: what somebody sleeps for, once that is written. */
+static uint64_t wanted_below(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    const struct tsp_filler *filler = &stream->filler;
+    uint64_t wanted = 0;
+
+    if (is_resting(stream))
+        return filler->head;
+    for (uint32_t i = 0; i < roster->n && !tsp_store_is_idle(&stream->store); i++) {
+        const struct tsp_consumer *consumer = roster->consumers[i];
+
+        if (consumer->ring != stream || !consumer->wants)
+            continue;
+        if (wanted_position(stream, consumer) <= filler->head)
+            wanted = MAX(wanted, wanted_position(stream, consumer));
+    }
+    return wanted;
+}
+
+static int advance(struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     struct tsp_filler *filler = &stream->filler;
     uint64_t before = filler->head;
@@ -402,7 +351,7 @@ static int advance(struct tsp_stream *stream)
     int rc = TSOCKET_OK;
 
     while (rc == TSOCKET_OK && (state = pass_ready(stream)) == TSP_SLOT_BAD)
-        rc = decide_bad(stream);
+        rc = tsp_bad_decide(stream);
     if (rc == TSOCKET_OK && state == TSP_SLOT_END) {
         cut(stream);
         if (filler->len == 0)
@@ -410,7 +359,7 @@ static int advance(struct tsp_stream *stream)
                           filler->epoch);
     }
     stream->made += filler->head - before;
-    publish(stream);
+    publish(stream, wanted_below(stream, roster));
     return rc;
 }
 
@@ -423,9 +372,9 @@ static uint64_t needed_from(const struct tsp_stream *stream, const struct tsp_ro
     if (stream->options.resident)
         return stream->floor;
     if (slowest != NULL)
-        position = MIN(slowest->released, stream->filler.head); /* it may be ahead, having resumed there */
+        position = MIN(slowest->released, stream->published); /* it may be ahead, having resumed there */
     else if (tsp_roster_count(roster, stream, TSP_JOINING) > 0)
-        position = stream->filler.head; /* nobody wants this epoch any more */
+        position = stream->published; /* nobody wants this epoch any more */
     if (stream->keep_until_ns != 0)
         position = MIN(position, stream->keep_position);
     return MAX(position, stream->floor);
@@ -458,10 +407,7 @@ static void sum_up(struct tsp_stream *stream)
 {
     if (stream->filler.epoch >= stream->cut_epochs)
         tsp_ledger_epoch(stream->ledger, stream->number, stream->filler.epoch, stream->filler.len);
-    if (stream->bad_in_epoch > BAD_LINES_PER_EPOCH)
-        tsi_log('W', "stream %s, epoch %" PRIu64 ": %" PRIu64 " samples could not be used", stream->name,
-                stream->filler.epoch, stream->bad_in_epoch);
-    stream->bad_in_epoch = 0;
+    tsp_bad_sum_up(stream);
 }
 
 /* Begins the next epoch if this one is over. Its entry on the page must not be one that somebody still reads. */
@@ -518,7 +464,7 @@ static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster
     struct tsp_filler *filler = &stream->filler;
     uint64_t capacity = stream->layout.capacity;
 
-    if (!tsp_filler_allow(filler, limit_of(stream, roster)))
+    if (!tsp_filler_allow(filler, MIN(limit_of(stream, roster), tsp_store_limit(&stream->store))))
         return false;
     raise_floor(stream, filler->limit > capacity ? filler->limit - capacity : 0);
     if (stream->options.null)
@@ -534,10 +480,12 @@ int tsp_stream_progress(struct tsp_stream *stream, const struct tsp_roster *rost
 
     if (now_ns >= stream->keep_until_ns)
         stream->keep_until_ns = 0;
-    if (stream->filler.stopped)
+    if (stream->filler.stopped) {
+        publish(stream, wanted_below(stream, roster));
         return TSOCKET_OK;
+    }
     do {
-        rc = advance(stream);
+        rc = advance(stream, roster);
         if (rc != TSOCKET_OK)
             return rc;
         abandon(stream, roster);
@@ -592,16 +540,10 @@ void tsp_stream_drain(struct tsp_stream *stream)
 
 bool tsp_stream_want_is_met(const struct tsp_stream *stream, const struct tsp_consumer *consumer)
 {
-    const struct tsp_filler *filler = &stream->filler;
-
     if (!stream->open) /* epochs may have been made, but none is published */
         return false;
-    if ((stream->finished && stream->published == filler->head) || consumer->want_epoch < filler->epoch)
-        return true;
-    if (consumer->want_epoch > filler->epoch || stream->published < filler->start)
-        return false;
-    return stream->published - filler->start >= consumer->want_index ||
-           (tsp_filler_decided(filler) && stream->published == filler->head);
+    return (stream->finished && stream->published == stream->filler.head) ||
+           wanted_position(stream, consumer) <= stream->published;
 }
 
 bool tsp_stream_is_over(const struct tsp_stream *stream)
@@ -624,7 +566,8 @@ struct tsp_consumer *tsp_stream_held_by(const struct tsp_stream *stream, const s
     bool full = tsp_filler_decided(filler) ? !stream->finished /* as many epochs as there can be */
                                            : filler->next == filler->limit;
 
-    if (filler->out > 0 || !full || stream->options.resident || tsp_stream_held_by_grace(stream, roster))
+    if (filler->out > 0 || !tsp_store_is_idle(&stream->store) || !full || stream->options.resident ||
+        tsp_stream_held_by_grace(stream, roster))
         return NULL;
     return tsp_roster_slowest(roster, stream);
 }

@@ -4,7 +4,8 @@
  *
  *     floor <= released(c) <= head <= limit <= floor + capacity        for every counted consumer c
  *
- *     advance   head passes what is ready, in order; what cannot be used is decided here; head is published
+ *     advance   head passes what is ready, in order; what cannot be used is decided here; what of it is where consumers
+ *               read (store.h) is published
  *     turn      an epoch that is decided makes place for the next one
  *     room      floor and limit rise with the slowest consumer: just before a claim needs the room, never sooner
  *
@@ -22,6 +23,7 @@
 #include "filler.h"
 #include "ledger.h"
 #include "roster.h"
+#include "store.h"
 
 #define TSP_KINDS_MAX   16
 #define TSP_SOURCE_TEXT 256
@@ -36,12 +38,13 @@ struct tsp_stream {
     uint32_t number;
     char name[TSOCKET_NAME_MAX + 1];
     char source[TSP_SOURCE_TEXT];
+    char *recipe; /* or NULL */
     struct tsocket_stream_options options;
     uint64_t join_grace_ns;
     uint64_t collect_ns; /* so long the first who comes with a token waits for others, to begin at the first place */
     struct tsi_layout layout;
     struct tsi_arena page;
-    struct tsi_arena ring;
+    struct tsp_store store;
     struct tsi_control *control; /* in page */
     char origin[TSI_ORIGIN_MAX]; /* what tokens begin with; empty: the producer cannot go back */
     struct tsp_ledger *ledger;   /* the producer's, or NULL */
@@ -83,7 +86,7 @@ struct tsp_stream {
  * tsocket_producer_add_stream's.
  */
 int tsp_stream_create(const struct tsocket_stream_options *options, uint32_t number, uint32_t join_grace_ms,
-                      struct tsp_stream **stream_out);
+                      const struct tsp_store_watcher *watcher, struct tsp_stream **stream_out);
 void tsp_stream_destroy(struct tsp_stream *stream); /* NULL is allowed */
 
 /* It is about to leave the roster. */
@@ -125,8 +128,8 @@ uint64_t tsp_stream_epoch_of(const struct tsp_stream *stream, uint64_t position)
 uint64_t tsp_stream_len(const struct tsp_stream *stream, uint64_t removed);
 
 /*
- * The filler, stopped and with no claim out, begins again at `place`, whose epoch is placed at `start` (see
- * tsp_filler_begin). Nobody reads the ring.
+ * The filler, stopped and with no claim out, and an idle store, begin again at `place`, whose epoch is placed at
+ * `start` (see tsp_filler_begin). Nobody reads the ring.
  */
 void tsp_stream_restart(struct tsp_stream *stream, const struct tsi_place *place, uint64_t start);
 

@@ -35,11 +35,12 @@ static int send_text(struct tsocket_producer *producer, uint32_t route, char *te
     return rc;
 }
 
+/* Its control page, and its memory, where that is shared by a descriptor. */
 static int send_memory(const struct tsp_consumer *consumer, const struct tsp_stream *ring)
 {
-    int fds[TSI_LIFELINE_FDS] = {ring->page.fd, ring->ring.fd};
+    int fds[TSI_LIFELINE_FDS] = {ring->page.fd, ring->store.arenas[consumer->memory].fd};
 
-    int rc = tsi_lifeline_send(consumer->lifeline, "", 1, fds, TSI_LIFELINE_FDS);
+    int rc = tsi_lifeline_send(consumer->lifeline, "", 1, fds, fds[1] >= 0 ? 2 : 1);
 
     TSI_STEP(MEMORY_SENT);
     return rc;
@@ -77,8 +78,10 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
         if (move.refused != TSOCKET_OK)
             snprintf(move.reason, sizeof(move.reason), "%s", tsocket_last_error());
         move.memory = !same;
-        if (!same)
+        if (!same) {
+            strcpy(move.arena, consumer->ring->store.tickets[consumer->memory]);
             rc = send_memory(consumer, consumer->ring);
+        }
         if (rc == TSOCKET_OK)
             rc = send_text(producer, consumer->route, tsi_move_pack(&move));
         TSI_STEP(MOVE_SENT);
@@ -196,6 +199,7 @@ static int send_welcome(struct tsocket_producer *producer, const struct tsp_cons
     strcpy(welcome.daemon, producer->name);
     strcpy(welcome.stream, stream->name);
     strcpy(welcome.origin, stream->origin);
+    strcpy(welcome.arena, stream->store.tickets[consumer->memory]);
     tsp_stream_describe_place(stream, consumer, &welcome);
     return send_text(producer, consumer->route, tsi_welcome_pack(&welcome));
 }

@@ -36,6 +36,7 @@
 #include "progress.h"
 #include "skip_list.h"
 #include "usage.h"
+#include "versions.h"
 
 #define TICK_MS     100
 #define PATIENCE_US 1500000 /* for an orderly end */
@@ -155,6 +156,7 @@ static int open_producer(struct daemon *daemon)
     for (int i = 0; i < TSOCKET_STAGES_MAX; i++)
         options.stage_names[i] = tsp_stage_names[i];
     options.ledger = asked_for->ledger;
+    options.libraries = tsp_versions();
     int rc = tsocket_producer_open(&options, &daemon->producer);
     if (rc == TSOCKET_EINVAL || rc == TSOCKET_ESYSTEM) { /* the runtime folder, the lock, the ledger */
         failed(rc);

@@ -1,20 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares kernels.ptx with what clang makes of kernels.cu. Another clang than the one that made it (14) may well write
-# other text: skipped then.
+# Compares each NAME.ptx with what clang makes of NAME.cu. Another clang than the one that made it (14) may well write
+# other text: skipped then. Where ptxas is, it must take them.
 #
 #     tests/gpu/ptx.sh            compares
-#     tests/gpu/ptx.sh --write    makes it anew
+#     tests/gpu/ptx.sh --write    makes them anew
 set -euo pipefail
 
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/../.."
+sources="tests/gpu/kernels src/consumer/convert"
 compile() {
-    clang -x cuda -S -O2 -nocudalib -nocudainc --cuda-device-only --cuda-gpu-arch=sm_60 -Wno-unknown-cuda-version \
-        kernels.cu -o -
+    clang -x cuda -std=c++14 -S -O2 -nocudalib -nocudainc --cuda-device-only --cuda-gpu-arch=sm_60 \
+        -Wno-unknown-cuda-version "$1.cu" -o -
 }
 
 if [ "${1:-}" = --write ]; then
-    compile >kernels.ptx
+    for name in $sources; do
+        compile "$name" >"$name.ptx"
+    done
     exit
 fi
 version=$(clang -dumpversion 2>/dev/null | cut -d. -f1) || version=none
@@ -22,7 +25,11 @@ version=$(clang -dumpversion 2>/dev/null | cut -d. -f1) || version=none
     echo "ptx.sh: clang 14 is needed to compare, this is: $version"
     exit 77
 }
-compile | diff kernels.ptx - || {
-    echo "ptx.sh: kernels.ptx is not of this kernels.cu; run tests/gpu/ptx.sh --write" >&2
-    exit 1
-}
+ptxas=$(command -v ptxas || ls /usr/local/cuda/bin/ptxas 2>/dev/null || true)
+for name in $sources; do
+    compile "$name" | diff "$name.ptx" - || {
+        echo "ptx.sh: $name.ptx is not of this $name.cu; run tests/gpu/ptx.sh --write" >&2
+        exit 1
+    }
+    [ -z "$ptxas" ] || "$ptxas" -arch=sm_90 -o /dev/null "$name.ptx"
+done

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples run, and their networks learn."""
 import os
+import signal
 import unittest
 
 from harness import SOURCE
@@ -34,6 +35,17 @@ class ExamplesTest(PythonTest):
         seen = losses(self.example("train_numpy.py", "--classes", 1000).finish())
         self.assertEqual(len(seen), 3)
         self.assertLess(seen[-1], seen[0])
+
+    def test_an_interrupted_run_goes_on(self):
+        self.start_daemon("synthetic:1009x32x32", "--epochs", "12")
+        state = os.path.join(self.folder, "state")
+        first = self.example("train_numpy.py", "--classes", 1000, "--state", state)
+        self.assertIn("epoch 0 ", first.line())
+        first.signal(signal.SIGINT)
+        rest = [int(line.split()[1]) for line in first.finish().splitlines()]
+        rest += [int(line.split()[1]) for line in
+                 self.example("train_numpy.py", "--classes", 1000, "--state", state).finish().splitlines()]
+        self.assertEqual(rest, list(range(1, 12)))
 
 
 if __name__ == "__main__":

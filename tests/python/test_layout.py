@@ -36,7 +36,7 @@ def claims():
             yield f"offsetof(struct {name}, {member}) == {getattr(struct, member).offset}"
             yield f"sizeof(((struct {name} *)0)->{member}) == {ctypes.sizeof(kind)}"
     for name in ("FIELDS_MAX", "NDIM_MAX", "NAME_MAX", "TOKEN_MAX", "STAGES_MAX", "CHANNELS_MAX", "OK", "EAGAIN", "EPOCH_END",
-                 "END", "ELAPPED", "EHELD", "ENOTFOUND", "EINTR"):
+                 "END", "ELAPPED", "EHELD", "EREFUSED", "ENOTFOUND", "EINTR"):
         yield f"TSOCKET_{name} == {getattr(_library, name)}"
     for prefix, words in (("LAST", _library.LAST), ("JOIN", _library.JOIN), ("LAG", _library.ON_LAG)):
         for word, number in words.items():
@@ -49,7 +49,7 @@ def claims():
 class LayoutTest(unittest.TestCase):
     def test_structs_and_numbers_are_those_of_the_headers(self):
         lines = [f"#include <tsocket/{name}.h>" for name in HEADERS]
-        lines += [f'_Static_assert({claim}, "");' for claim in claims()]
+        lines += [f'_Static_assert({claim}, "{claim}");' for claim in claims()]
         done = subprocess.run([os.environ.get("TSOCKET_CC", "cc"), "-std=c11", "-fsyntax-only", "-x", "c", "-I", INCLUDE, "-"],
                               input="\n".join(lines) + "\n", text=True, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)

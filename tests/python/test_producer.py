@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python loaders as the source: what they give comes out, once, in their order, in batches of any size."""
 import os
+import signal
 import threading
 import unittest
 
@@ -86,6 +87,35 @@ print("served")
             self.assertEqual(collect(loader, "label"), list(range(13)))
         loader.close()
         self.assertEqual(child.finish(), "served\n")
+
+    def test_its_death_is_noticed_though_a_child_that_it_forked_lives_on(self):
+        code = """
+import os, time, numpy, tsocket
+
+def batches():
+    yield numpy.arange(4)
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+    print(child)
+    time.sleep(600)
+
+tsocket.Producer(batches(), "forks", fields=["index"], epoch_samples=100, join_grace=0).serve()
+"""
+        producer = self.python(code)
+        loader = self.loader("forks", 2, connect_timeout=patient(20))
+        child = int(producer.line())
+        try:
+            batches = iter(loader)
+            next(batches)
+            producer.kill()
+            with self.assertRaises(tsocket.Gone):
+                for _ in range(3):
+                    next(batches)
+            tsocket.Producer([numpy.zeros(2)], "forks").close()  # the name is free
+        finally:
+            os.kill(child, signal.SIGKILL)
+            wait_until(lambda: not os.path.exists(f"/proc/{child}"), what="the child's end")
 
     def test_batches_of_any_size_and_epochs_of_any_length(self):
         def epochs():

@@ -175,6 +175,38 @@ dist.destroy_process_group()
         self.assertEqual([output[0] for output in outputs], [3, 3])
         self.assertEqual(set(outputs[0][1:]) | set(outputs[1][1:]), set(range(26)))
 
+    def test_it_pauses_and_goes_on_where_it_was(self):
+        self.start_daemon("synthetic:13x8x6", "--seed", "3")
+        loader = self.loader("main", 4, kind=tt.Loader, fields=["index"], epochs=2)
+        indices, = next(iter(loader))
+        with loader.paused():
+            state = loader.state_dict()
+        rest = [index.tolist() for index, in loader]
+        again = self.loader("main", 4, kind=tt.Loader, fields=["index"], epochs=2, resume=state)
+        self.assertEqual([index.tolist() for index, in again], rest)
+        again.close()  # it may have had the only side ring
+        loader.load_state_dict(state)
+        self.assertEqual([index.tolist() for index, in loader], rest)
+        self.assertEqual(sorted(sum(rest, indices.tolist())), list(range(13)))
+
+    def test_what_is_lost_while_it_is_copied_comes_again(self):
+        self.start_daemon("synthetic:103x8x6", "--ring", "40", "--max-batch", "10", "--wait-for", "2", "--max-hold", "50ms")
+        loader = self.loader("main", 10, kind=tt.Loader, fields=["index"])
+        other = tsocket.Loader("main", 10)
+        copy = loader._copy
+
+        def slow_copy(tensor):
+            loader._copy = copy
+            for _ in range(2):  # epochs of another, beyond --max-hold
+                for _ in other:
+                    pass
+            other.close()
+            return copy(tensor)
+
+        loader._copy = slow_copy
+        self.assertEqual(sorted(i for index, in loader for i in index.tolist()), list(range(103)))
+        self.assertEqual(loader.loader.lost, 1)
+
     def test_what_is_not_possible_is_said(self):
         self.start_daemon("synthetic:13x8x6")
         for options in (dict(dtype=torch.int32), dict(mean=(1, 2)), dict(std=0), dict(fields=["depth"]),

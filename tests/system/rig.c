@@ -15,9 +15,12 @@
 
 #include <cmocka.h>
 
+#include "ipc/device.h"
+
 enum {
     THREADS_MAX = 8,
     NOISE_BYTES = 24,
+    BATCH_MAX = 1024,
     PATIENCE_MS = 20000,
 };
 
@@ -96,6 +99,65 @@ static void *fill(void *context)
     return NULL;
 }
 
+static bool is_host(void)
+{
+    return getenv("RIG_DEVICE") == NULL;
+}
+
+bool rig_outlives_its_producer(void)
+{
+    const char *share = getenv("RIG_SHARE");
+
+    return is_host() || share == NULL || strcmp(share, "ipc") != 0;
+}
+
+int rig_rounds(int rounds)
+{
+    return is_host() ? rounds : rounds / 20;
+}
+
+/* The rig's own view of the first GPU; opened once, and left to the process. */
+static const struct tsi_device *device(void)
+{
+    static struct tsi_device opened;
+
+    if (opened.context == NULL && tsi_device_open("cuda", &opened) != TSOCKET_OK)
+        abort();
+    return &opened;
+}
+
+void rig_read(void *to, const void *from, size_t bytes)
+{
+    if (is_host()) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    if (tsi_device_enter(device()) != TSOCKET_OK ||
+        device()->cuda.cuMemcpyDtoHAsync(to, (uintptr_t)from, bytes, NULL) != TSI_CU_SUCCESS ||
+        device()->cuda.cuStreamSynchronize(NULL) != TSI_CU_SUCCESS)
+        abort(); /* maybe in a thread where cmocka's assertions must not be used */
+    tsi_device_leave(device());
+}
+
+int64_t rig_number(const void *data, uint32_t i)
+{
+    int64_t number;
+
+    rig_read(&number, (const char *)data + i * sizeof(number), sizeof(number));
+    return number;
+}
+
+static void choose_places(struct tsocket_stream_options *stream)
+{
+    const char *share = getenv("RIG_SHARE");
+
+    stream->device = getenv("RIG_DEVICE");
+    if (share != NULL)
+        stream->share = strcmp(share, "ipc") == 0 ? TSOCKET_SHARE_IPC : TSOCKET_SHARE_VMM;
+    if (!is_host())
+        device(); /* before there are threads that need it */
+}
+
 static void open_producer(struct rig *rig)
 {
     static const struct tsocket_field fields[] = {
@@ -123,6 +185,7 @@ static void open_producer(struct rig *rig)
     stream.side_rings = rig->options.side_rings;
     stream.resident = rig->options.resident;
     stream.seed = rig->options.seed;
+    choose_places(&stream);
     if (rig->options.epoch_samples > 0) { /* what the rig makes, it makes again at any time */
         stream.dataset_id = "00000000000000aa";
         stream.recipe_id = "00000000000000bb";
@@ -209,9 +272,13 @@ struct tsocket *rig_attach(uint32_t batch_size, const struct tsocket_options *op
 
 bool rig_holds(const struct tsocket_batch *batch)
 {
-    const int64_t *values = batch->data[0];
-    const unsigned char *noise = batch->data[1];
+    int64_t values[BATCH_MAX];
+    unsigned char noise[BATCH_MAX * NOISE_BYTES];
 
+    if (batch->valid > BATCH_MAX)
+        return false;
+    rig_read(values, batch->data[0], batch->valid * sizeof(values[0]));
+    rig_read(noise, batch->data[1], batch->valid * NOISE_BYTES);
     for (uint32_t i = 0; i < batch->valid; i++) {
         if (values[i] != rig_value(batch->epoch, batch->first + i))
             return false;

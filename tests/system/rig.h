@@ -7,6 +7,9 @@
  *     value   int64     rig_value(e, ordinal)
  *     noise   uint8[24] all bytes alike, a function of value
  * so that any batch can be checked against what its numbers promise (rig_check).
+ *
+ * RIG_DEVICE and RIG_SHARE in the environment say where its rings are (tsocket_stream_options.device and share: "vmm"
+ * or "ipc"); batches are read there.
  */
 #ifndef RIG_H
 #define RIG_H
@@ -42,6 +45,16 @@ struct rig *rig_open(const struct rig_options *options);
 void rig_close(struct rig *rig);
 
 struct tsocket_producer *rig_producer(struct rig *rig);
+
+/* Whether consumers in this process may read what the producer made when it is closed: not by CUDA IPC. */
+bool rig_outlives_its_producer(void);
+
+/* How often to do what host memory is to stand `rounds` times: a simulated GPU takes its time. */
+int rig_rounds(int rounds);
+
+/* Data of a batch, wherever it is; and number i of those at `data`. */
+void rig_read(void *to, const void *from, size_t bytes);
+int64_t rig_number(const void *data, uint32_t i);
 
 /* For tests that bring their own producer, or need one in another process (see rig_daemon_start). */
 void rig_folder_make(void);

@@ -77,6 +77,7 @@ class RuntimeFolderTest(SystemTest):
         shutil.rmtree(self.runtime)
         tap.wait_batches(tap.seen() + 60)
         self.assert_contiguous(tap)
+        wait_until(lambda: "was removed or replaced" in daemon.stderr(), what="a word about the folder")
         newcomer = self.tap(daemon, 5).finish(3)
         self.assertEqual([e["code"] for e in newcomer.of_kind("error")], ["ENOTFOUND"])
         second = self.start_daemon("synthetic:13x8x8", "--ring", "16")

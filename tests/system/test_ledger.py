@@ -187,6 +187,41 @@ class LedgerTest(SystemTest):
         wait_until(lambda: self.consumer(self.verify(path=f"{seen}/ledger"), "b5")["epochs"] > 0, what="the proof")
 
 
+class RestartTest(SystemTest):
+    seconds = 120
+
+    def test_four_kills_of_the_daemon_lose_no_sample_and_repeat_none(self):
+        """Trainers that reconnect, a state, a ledger: what came and what the ledger proves are the same whole epochs."""
+        seed = random.randrange(1 << 32)
+        for number in range(repeats(2)):
+            with self.subTest(seed=seed, round=number):
+                self.one_round(random.Random(seed + number), f"restart{number}")
+
+    def one_round(self, dice, name):
+        ledger, state = (os.path.join(self.folder, name + end) for end in (".ledger", ".state"))
+
+        def start():
+            return self.start_daemon(f"synthetic:{SAMPLES}x8x8", "--ring", "64", "--side-rings", "3", "--ledger", ledger,
+                                     "--state", state, name=name)
+
+        daemon = start()
+        taps = [self.tap(daemon, batch, "--name", f"b{batch}", "--hold-ms", "3", "--epochs", "9", "--join", "catch-up",
+                         "--reconnect-ms", "60000") for batch in (5, 7, 16)]
+        for tap in taps:
+            tap.attached()
+        for _ in range(4):
+            taps[0].wait_batches(taps[0].seen() + dice.randrange(1, 100))
+            daemon.kill()
+            daemon = start()
+        for tap in taps:
+            tap.finish()
+            for number, epoch in tap.epochs().items():
+                self.assertEqual(sorted(epoch.indices()), list(range(SAMPLES)), f"epoch {number} of {tap}")
+        self.assertEqual(daemon.terminate(), 0)
+        done = self.run_program(TSOCKETCTL, "verify", ledger, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
 class ChaosTest(SystemTest):
     """Consumers of every kind come, pause, die and come back; what they printed agrees with what the ledger proves."""
 

@@ -296,8 +296,6 @@ static void only_the_fields_that_are_wanted_come_in_the_order_wanted(void **stat
     struct tsocket_info info;
     struct tsocket_batch batch;
     struct tsocket *ts;
-    int64_t value;
-
     (void)state;
     tsocket_options_init(&options);
     options.fields = "noise,value";
@@ -306,8 +304,7 @@ static void only_the_fields_that_are_wanted_come_in_the_order_wanted(void **stat
     assert_int_equal(info.n_fields, 2);
     assert_string_equal(info.fields[0].name, "noise");
     assert_int_equal(tsocket_next(ts, -1, &batch), TSOCKET_OK);
-    memcpy(&value, (const char *)batch.data[1] + 8, sizeof(value));
-    assert_int_equal(value, rig_value(0, 1));
+    assert_int_equal(rig_number(batch.data[1], 1), rig_value(0, 1));
     tsocket_close(ts);
     options.fields = "value";
     ts = rig_attach(4, &options);
@@ -319,14 +316,17 @@ static void only_the_fields_that_are_wanted_come_in_the_order_wanted(void **stat
 
 static void a_batch_stays_readable_after_the_producer_has_gone(void **state)
 {
-    struct rig *rig = rig_open(&small);
     struct tsocket_options options;
     struct tsocket_batch held, batch;
     uint64_t first = 4;
     struct tsocket *ts;
+    struct rig *rig;
     int rc;
 
     (void)state;
+    if (!rig_outlives_its_producer())
+        skip();
+    rig = rig_open(&small);
     tsocket_options_init(&options);
     options.hold = 4;
     ts = rig_attach(4, &options);

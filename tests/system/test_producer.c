@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -326,15 +327,14 @@ static void the_first_bad_sample_ends_a_run_that_tolerates_none(void **state)
                                         .wait_for = 1,
                                         .on_bad = TSOCKET_BAD_FAIL};
     struct rig *rig = rig_open(&options);
-    struct tsocket *ts = rig_attach(4, NULL);
-    struct tsocket_batch batch;
+    struct tsocket *ts;
 
     (void)state;
     assert_int_equal(tsocket_producer_wait(rig_producer(rig), 20000), TSOCKET_EBAD_SAMPLE);
     assert_non_null(strstr(tsocket_last_error(), "odd"));
+    assert_int_equal(tsocket_open(RIG_NAME, 4, NULL, &ts), TSOCKET_GONE); /* who comes now is told so */
+    assert_non_null(strstr(tsocket_last_error(), "is ending"));
     rig_close(rig);
-    assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_GONE);
-    tsocket_close(ts);
 }
 
 static void a_failure_of_the_producer_ends_the_run_with_its_reason(void **state)
@@ -360,6 +360,39 @@ static void a_failure_of_the_producer_ends_the_run_with_its_reason(void **state)
     assert_int_equal(tsocket_next(ts, 20000, &batch), TSOCKET_GONE);
     tsocket_close(ts);
     rig_folder_check_and_remove();
+}
+
+static bool is_nothing_to_a_child(struct tsocket_producer *producer)
+{
+    struct tsocket_claim claim;
+    bool nothing = tsocket_producer_claim(producer, 0, &claim) == TSOCKET_END &&
+                   tsocket_producer_wait(producer, 0) == TSOCKET_EFORK &&
+                   tsocket_producer_finish(producer, 0) == TSOCKET_EFORK;
+
+    tsocket_producer_fail(producer, TSOCKET_ESYSTEM, "said by the child");
+    tsocket_producer_close(producer);
+    return nothing;
+}
+
+static void a_forked_child_has_no_part_in_it(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 100, .capacity = 40, .max_batch = 10});
+    struct tsocket *ts = rig_attach(10, NULL);
+    pid_t child;
+    int status;
+
+    (void)state;
+    rig_expect_and_release(ts, 0, 0, 10);
+    child = fork();
+    if (child == 0)
+        _exit(is_nothing_to_a_child(rig_producer(rig)) ? 0 : 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (uint64_t first = 10; first < 100; first += 10)
+        rig_expect_and_release(ts, 0, first, 10);
+    rig_expect_epoch_end(ts, 0, 100);
+    tsocket_close(ts);
+    rig_close(rig);
 }
 
 static void a_name_belongs_to_one_producer_at_a_time(void **state)
@@ -511,6 +544,7 @@ int main(void)
         cmocka_unit_test(masked_samples_stay_in_their_places),
         cmocka_unit_test(the_first_bad_sample_ends_a_run_that_tolerates_none),
         cmocka_unit_test(a_failure_of_the_producer_ends_the_run_with_its_reason),
+        cmocka_unit_test(a_forked_child_has_no_part_in_it),
         cmocka_unit_test(a_name_belongs_to_one_producer_at_a_time),
         cmocka_unit_test(streams_that_make_no_sense_are_refused),
         cmocka_unit_test(a_ring_larger_than_the_machine_is_refused_with_both_numbers),

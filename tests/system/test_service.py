@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tsocketd under a service manager: what it says, what it obeys, what it leaves behind, how it ends."""
+import json
 import os
 import re
 import shutil
@@ -124,6 +125,22 @@ class HangupTest(SystemTest):
         self.tap(daemon, 5, "--batches", "1").finish()
         return len(daemon.stderr()) == before
 
+    def test_limits_change_while_it_runs(self):
+        path = self.write_config('{"ring": 64, "max-hold": 0}')
+        daemon = self.start_daemon("synthetic:101x8x8", "--config", path)
+        stopped, other = (self.tap(daemon, 5, "--hold-ms", "1", "--name", name) for name in ("stopped", "other"))
+        for tap in (stopped, other):
+            tap.wait_batches(3)
+        stopped.stop()
+        wait_until(lambda: daemon.status()["streams"][0]["held_back_by"].startswith("stopped"), what="a full ring")
+        self.write_config('{"ring": 64, "max-hold": "100ms"}')
+        self.hang_up(daemon, "is read again")
+        other.wait_batches(other.seen() + 100)
+        stopped.go_on()
+        stopped.wait_batches(stopped.seen() + 20)
+        parked = {c["name"]: c["parked"] for c in daemon.status()["streams"][0]["consumers"]}
+        self.assertGreater(parked["stopped"], 0)
+
     def test_a_configuration_that_has_become_wrong_changes_nothing(self):
         path = self.write_config('{"ring": 64}')
         daemon = self.start_daemon("synthetic:101x8x8", "--config", path)
@@ -148,6 +165,24 @@ class LogTest(SystemTest):
         self.assertEqual([line for line in lines if not re.match(r"<[3467]>\S", line)], [])
         self.assertTrue(any(line.startswith("<4>") and "refused" in line for line in lines), lines)
         self.assertTrue(any(line.startswith("<6>serving as main") for line in lines), lines)
+
+
+class ProvenanceTest(SystemTest):
+    def test_it_tells_what_a_paper_needs(self):
+        daemon = self.start_daemon("synthetic:101x8x8", "--ring", "64", "--seed", "18446744073709551615", "--no-shuffle")
+        said = json.loads(self.ctl("provenance", "main", "--json").stdout)
+        (stream,) = said["streams"]
+        self.assertEqual((stream["name"], stream["source"], stream["epoch_samples"]), ("train", "synthetic:101x8x8", 101))
+        self.assertEqual(stream["seed"], 2**64 - 1)
+        self.assertRegex(stream["dataset"], "^[0-9a-f]{16}$")
+        self.assertRegex(stream["recipe_id"], "^[0-9a-f]{16}$")
+        self.assertIn("shuffle=off", stream["recipe"].split())
+        self.assertRegex(said["libraries"], r"libjpeg.* \d+.*, libpng \d+\.\d+")
+        text = self.ctl("provenance", "main").stdout
+        for word in (stream["dataset"], stream["recipe_id"], stream["recipe"], said["libraries"], "18446744073709551615"):
+            self.assertIn(word, text)
+        self.assertEqual(daemon.terminate(), 0)
+        self.assertEqual(self.ctl("provenance", "main", check=False).returncode, 1)
 
 
 class ExitStatusTest(SystemTest):

@@ -56,7 +56,7 @@ static void one_step(struct job *job, uint64_t epoch, uint32_t step, unsigned ch
         assert_int_equal(batch.count, job->batch);
         assert_int_equal(batch.valid, valid);
         for (uint32_t i = 0; i < batch.valid; i++) {
-            int64_t ordinal = ((const int64_t *)batch.data[0])[i] - rig_value(epoch, 0);
+            int64_t ordinal = rig_number(batch.data[0], i) - rig_value(epoch, 0);
 
             assert_in_range(ordinal, 0, SAMPLES_MAX - 1);
             seen[ordinal]++;
@@ -153,7 +153,7 @@ static void what_a_window_behind_the_end_is_padded_with_stays_until_then(void **
             assert_int_equal(tsocket_release(job.ranks[0], &batch), TSOCKET_OK);
     }
     rig_expect_batch(job.ranks[1], 0, 10, 0, &batch);
-    assert_int_equal(*(const int64_t *)batch.data[0], rig_value(0, 9));
+    assert_int_equal(rig_number(batch.data[0], 0), rig_value(0, 9));
     assert_int_equal(tsocket_release(job.ranks[1], &batch), TSOCKET_OK);
     rig_expect_epoch_end(job.ranks[1], 0, 10);
     close_job(&job);
@@ -179,7 +179,7 @@ static void what_an_epoch_smaller_than_a_step_is_padded_with_stays(void **state)
             assert_int_equal(tsocket_release(job.ranks[0], &batch), TSOCKET_OK);
     }
     rig_expect_batch(job.ranks[1], 1, 3, 0, &batch);
-    assert_int_equal(*(const int64_t *)batch.data[0], rig_value(1, 2));
+    assert_int_equal(rig_number(batch.data[0], 0), rig_value(1, 2));
     assert_int_equal(tsocket_release(job.ranks[1], &batch), TSOCKET_OK);
     close_job(&job);
     rig_close(rig);

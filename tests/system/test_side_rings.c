@@ -509,14 +509,14 @@ static void a_resident_stream_is_passed_over_at_any_time(void **state)
             for (uint64_t first = 0; first < 50; first += 20) {
                 assert_int_equal(tsocket_next(two, PATIENCE_MS, &batch), TSOCKET_OK);
                 assert_true(batch.epoch == epoch && batch.first == first);
-                assert_int_equal(((const int64_t *)batch.data[0])[0], rig_value(0, first));
+                assert_int_equal(rig_number(batch.data[0], 0), rig_value(0, first));
                 assert_int_equal(tsocket_release(two, &batch), TSOCKET_OK);
             }
             rig_expect_epoch_end(two, epoch, 50);
         }
         tsocket_close(two);
     }
-    assert_int_equal(((const int64_t *)held.data[0])[6], rig_value(0, 6));
+    assert_int_equal(rig_number(held.data[0], 6), rig_value(0, 6));
     assert_int_equal(tsocket_release(one, &held), TSOCKET_OK);
     tsocket_close(one);
     rig_close(rig);

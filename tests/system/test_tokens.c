@@ -40,6 +40,7 @@ static void record_add(struct record *record, int64_t value)
 /* One step; false at the stream's end. */
 static bool step(struct tsocket *ts, struct record *record, char token_out[TSOCKET_TOKEN_MAX + 1])
 {
+    int64_t values[SAMPLES];
     struct tsocket_batch batch;
     int rc = tsocket_next(ts, PATIENCE_MS, &batch);
 
@@ -52,14 +53,16 @@ static bool step(struct tsocket *ts, struct record *record, char token_out[TSOCK
     }
     if (rc != TSOCKET_OK)
         fail_msg("next: %s", tsocket_last_error());
+    rig_read(values, batch.data[0], batch.valid * sizeof(values[0]));
     for (uint32_t i = 0; i < batch.valid; i++)
-        record_add(record, ((const int64_t *)batch.data[0])[i]);
+        record_add(record, values[i]);
     assert_int_equal(tsocket_token(ts, &batch, token_out), TSOCKET_OK);
     assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
     return true;
 }
 
-static struct rig *rig_with(enum tsocket_on_bad on_bad, uint64_t bad_every)
+/* `max_hold_ms`: 0: long enough for any machine. */
+static struct rig *rig_of(enum tsocket_on_bad on_bad, uint64_t bad_every, uint32_t max_hold_ms)
 {
     return rig_open(&(struct rig_options){.epoch_samples = SAMPLES,
                                           .epochs = EPOCHS,
@@ -69,7 +72,7 @@ static struct rig *rig_with(enum tsocket_on_bad on_bad, uint64_t bad_every)
                                           .wait_for = 1,
                                           .join_grace_ms = 1,
                                           .side_rings = 1,
-                                          .max_hold_ms = 20,
+                                          .max_hold_ms = max_hold_ms,
                                           .on_bad = on_bad,
                                           .bad_every = bad_every});
 }
@@ -81,6 +84,11 @@ static struct tsocket *go_on(uint32_t batch, const char *token)
     tsocket_options_init(&options);
     options.resume = token;
     return rig_attach(batch, &options);
+}
+
+static struct rig *rig_with(enum tsocket_on_bad on_bad, uint64_t bad_every)
+{
+    return rig_of(on_bad, bad_every, 0);
 }
 
 static void read_all(struct tsocket *ts, struct record *record)
@@ -105,7 +113,7 @@ static void cut_anywhere(enum tsocket_on_bad on_bad, uint64_t bad_every)
 
     read_all(rig_attach(7, NULL), &whole);
     srand(7);
-    for (int cut = 0; cut < CUTS; cut++) {
+    for (int cut = 0; cut < rig_rounds(CUTS); cut++) {
         int steps = rand() % (EPOCHS * SAMPLES / 7);
         struct tsocket *ts;
 
@@ -161,14 +169,14 @@ static void so_it_is_with_samples_masked(void **state)
 static void a_run_can_be_forked(void **state)
 {
     struct record whole = record_new(), one = record_new(), two = record_new(), three = record_new();
-    struct rig *rig = rig_with(TSOCKET_BAD_SKIP, 97);
+    struct rig *rig = rig_of(TSOCKET_BAD_SKIP, 97, 200);
     char token[TSOCKET_TOKEN_MAX + 1], later[TSOCKET_TOKEN_MAX + 1];
     struct tsocket *ts;
 
     (void)state;
     read_all(rig_attach(7, NULL), &whole);
     rig_close(rig);
-    rig = rig_with(TSOCKET_BAD_SKIP, 97);
+    rig = rig_of(TSOCKET_BAD_SKIP, 97, 200);
     ts = rig_attach(7, NULL);
     for (int i = 0; i < 60; i++)
         assert_true(step(ts, &one, token));
@@ -233,6 +241,33 @@ static void several_come_back_to_a_new_daemon(void **state)
     }
     for (int i = 0; i < 3; i++)
         tsocket_close(ts[i]);
+    rig_close(rig);
+}
+
+/* The next epoch's first sample lies where the token's place is: it still names the epoch before. */
+static void behind_an_epochs_last_batch_its_end_comes_first(void **state)
+{
+    struct rig *rig =
+        rig_open(&(struct rig_options){.epoch_samples = 30, .capacity = 100, .max_batch = 30, .side_rings = 1});
+    struct tsocket *ts = rig_attach(30, NULL), *again;
+    char token[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket_batch batch;
+    uint64_t epoch, first;
+
+    (void)state;
+    rig_expect_batch(ts, 0, 0, 30, &batch);
+    assert_int_equal(tsocket_token(ts, &batch, token), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    rig_expect_epoch_end(ts, 0, 30);
+    rig_expect_batch(ts, 1, 0, 30, &batch);
+    again = go_on(7, token);
+    assert_int_equal(tsocket_position(again, &epoch, &first), TSOCKET_OK);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(first, 30);
+    rig_expect_epoch_end(again, 0, 30);
+    rig_expect_and_release(again, 1, 0, 7);
+    tsocket_close(again);
+    tsocket_close(ts);
     rig_close(rig);
 }
 
@@ -348,6 +383,7 @@ int main(void)
         cmocka_unit_test(so_it_is_with_samples_masked),
         cmocka_unit_test(a_run_can_be_forked),
         cmocka_unit_test(several_come_back_to_a_new_daemon),
+        cmocka_unit_test(behind_an_epochs_last_batch_its_end_comes_first),
         cmocka_unit_test(a_token_of_another_run_is_refused_and_says_what_differs),
         cmocka_unit_test(what_a_producer_cannot_make_again_has_no_tokens),
         cmocka_unit_test(a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch),

@@ -2,35 +2,40 @@
 #include "fork.h"
 
 #include <pthread.h>
-#include <unistd.h>
+#include <stddef.h>
 
-#include "../ipc/error.h"
+#include "error.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects what follows; held across a fork */
-static struct tsc_fork_guard *guards;
+static struct tsi_fork_guard *guards;
 static bool registered;
 
 static void before_fork(void)
 {
     pthread_mutex_lock(&lock);
+    for (struct tsi_fork_guard *guard = guards; guard != NULL; guard = guard->next) {
+        if (guard->before != NULL)
+            guard->before(guard->context);
+    }
 }
 
 static void after_fork_in_parent(void)
 {
+    for (struct tsi_fork_guard *guard = guards; guard != NULL; guard = guard->next) {
+        if (guard->in_parent != NULL)
+            guard->in_parent(guard->context);
+    }
     pthread_mutex_unlock(&lock);
 }
 
 static void after_fork_in_child(void)
 {
-    for (struct tsc_fork_guard *guard = guards; guard != NULL; guard = guard->next) {
-        if (!guard->forked)
-            close(guard->lifeline);
-        guard->forked = true;
-    }
+    for (struct tsi_fork_guard *guard = guards; guard != NULL; guard = guard->next)
+        guard->in_child(guard->context);
     pthread_mutex_unlock(&lock);
 }
 
-int tsc_fork_watch(struct tsc_fork_guard *guard, int lifeline)
+int tsi_fork_watch(struct tsi_fork_guard *guard)
 {
     int error = 0;
 
@@ -39,7 +44,9 @@ int tsc_fork_watch(struct tsc_fork_guard *guard, int lifeline)
         error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     if (error == 0) {
         registered = true;
-        *guard = (struct tsc_fork_guard){.lifeline = lifeline, .next = guards};
+        guard->watched = true;
+        guard->previous = NULL;
+        guard->next = guards;
         if (guards != NULL)
             guards->previous = guard;
         guards = guard;
@@ -48,8 +55,10 @@ int tsc_fork_watch(struct tsc_fork_guard *guard, int lifeline)
     return error == 0 ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "pthread_atfork: no memory");
 }
 
-void tsc_fork_forget(struct tsc_fork_guard *guard)
+void tsi_fork_forget(struct tsi_fork_guard *guard)
 {
+    if (!guard->watched)
+        return;
     pthread_mutex_lock(&lock);
     if (guard->previous != NULL)
         guard->previous->next = guard->next;
@@ -57,5 +66,6 @@ void tsc_fork_forget(struct tsc_fork_guard *guard)
         guards = guard->next;
     if (guard->next != NULL)
         guard->next->previous = guard->previous;
+    guard->watched = false;
     pthread_mutex_unlock(&lock);
 }
