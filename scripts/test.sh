@@ -7,7 +7,7 @@
 #
 #     layers  who may include whom, licence lines, clang-format
 #     gcc     gcc, warnings are errors; all tests
-#     asan    clang with AddressSanitizer and UndefinedBehaviorSanitizer; all tests, fewer repeats
+#     asan    clang with AddressSanitizer and UndefinedBehaviorSanitizer; all tests, fewer repeats; and the fault sweep
 #     tsan    clang with ThreadSanitizer; the tests with threads, fewer repeats
 #     fuzz    each fuzz target for a short while (TSOCKET_FUZZ_SECONDS, 20 by default)
 #
@@ -75,7 +75,7 @@ step_gcc() {
 }
 
 step_asan() {
-    build asan -DCMAKE_C_COMPILER=clang -DTSOCKET_SANITIZE=address,undefined
+    build asan -DCMAKE_C_COMPILER=clang -DTSOCKET_SANITIZE=address,undefined -DTSOCKET_STEPS=ON
     UBSAN_OPTIONS=print_stacktrace=1 TSOCKET_TEST_SCALE=0.1 run_ctest asan
 }
 

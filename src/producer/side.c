@@ -23,7 +23,8 @@ static bool find(const struct tsp_stream *ring, const struct tsi_place *place, u
         place->epoch < MAX(tsp_stream_oldest_epoch(ring), ring->cut_epochs))
         return false;
     sight = tsp_stream_epoch(ring, place->epoch);
-    if (sight.start + place->index < ring->floor || place->index > sight.len)
+    if (sight.start + place->index < ring->floor || place->index > sight.len ||
+        sight.start + place->index < ring->begun) /* of a side ring: older content, which its reader may hold still */
         return false;
     *position_out = sight.start + place->index;
     return true;

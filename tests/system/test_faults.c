@@ -64,6 +64,8 @@ WRAP(int, chmod, (const char *path, mode_t mode), (path, mode), -1, EPERM)
 WRAP(int, flock, (int fd, int operation), (fd, operation), -1, ENOLCK)
 WRAP(int, ftruncate, (int fd, off_t len), (fd, len), -1, EIO)
 WRAP(ssize_t, pwrite, (int fd, const void *data, size_t len, off_t at), (fd, data, len, at), -1, ENOSPC)
+WRAP(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len), -1, ENOSPC)
+WRAP(int, fsync, (int fd), (fd), -1, EIO)
 WRAP(ssize_t, getrandom, (void *out, size_t len, unsigned flags), (out, len, flags), -1, ENOSYS)
 WRAP(int, eventfd, (unsigned value, int flags), (value, flags), -1, EMFILE)
 WRAP(int, epoll_create1, (int flags), (flags), -1, EMFILE)
@@ -162,6 +164,66 @@ static int read_one_epoch(void)
     return rc;
 }
 
+/* Reads until the epoch's end. */
+static int read_on(struct tsocket *ts, uint64_t *samples)
+{
+    struct tsocket_batch batch;
+    int rc;
+
+    while ((rc = tsocket_next(ts, PATIENCE_MS, &batch)) == TSOCKET_OK) {
+        *samples += batch.count;
+        tsocket_release(ts, &batch);
+    }
+    assert_int_not_equal(rc, TSOCKET_EAGAIN);
+    return checked(rc);
+}
+
+/* From a token whose place the group's ring has left behind: on a side ring; and once more after a pause. */
+static int read_from_token(const char *token, uint64_t samples)
+{
+    struct tsocket_options options;
+    struct tsocket *ts = NULL;
+    int rc;
+
+    tsocket_options_init(&options);
+    options.resume = token;
+    rc = checked(tsocket_open(RIG_NAME, 2, &options, &ts));
+    if (rc != TSOCKET_OK)
+        return rc;
+    rc = checked(tsocket_pause(ts));
+    if (rc == TSOCKET_OK)
+        rc = read_on(ts, &samples);
+    if (rc == TSOCKET_EPOCH_END)
+        assert_int_equal(samples, SAMPLES - 1);
+    tsocket_close(ts);
+    return rc;
+}
+
+static int read_elsewhere(void)
+{
+    char token[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket_batch batch;
+    struct tsocket *ts = NULL;
+    uint64_t samples = 0;
+    int rc = checked(tsocket_open(RIG_NAME, 3, NULL, &ts));
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    rc = checked(tsocket_next(ts, PATIENCE_MS, &batch));
+    if (rc == TSOCKET_OK) {
+        assert_int_equal(tsocket_token(ts, &batch, token), TSOCKET_OK);
+        tsocket_release(ts, &batch);
+        samples = batch.count;
+        rc = read_on(ts, &samples);
+    }
+    if (rc == TSOCKET_EPOCH_END)
+        rc = read_from_token(token, batch.count);
+    tsocket_close(ts);
+    return rc;
+}
+
+static int (*reading)(void); /* what the consumer does in this sweep */
+
 static int serve_and_read(struct tsocket_producer *producer)
 {
     struct tsocket_stream_options stream;
@@ -175,19 +237,24 @@ static int serve_and_read(struct tsocket_producer *producer)
     stream.epoch_samples = SAMPLES;
     stream.capacity = 8;
     stream.max_batch = 4;
+    stream.side_rings = 1;
+    stream.dataset_id = "00000000000000aa";
+    stream.recipe_id = "00000000000000bb";
     rc = checked(tsocket_producer_add_stream(producer, &stream, NULL));
     if (rc == TSOCKET_OK)
         rc = checked(tsocket_producer_start(producer));
     if (rc != TSOCKET_OK)
         return rc;
     assert_int_equal(__real_pthread_create(&thread, NULL, fill, producer), 0);
-    rc = read_one_epoch();
+    rc = reading();
     if (tsocket_producer_status(producer, &status) == TSOCKET_OK)
         cJSON_free(status);
     tsocket_producer_stop(producer);
     pthread_join(thread, NULL);
     return rc;
 }
+
+static char ledger[64];
 
 static int run_once(void)
 {
@@ -198,6 +265,7 @@ static int run_once(void)
     tsocket_producer_options_init(&options);
     options.name = RIG_NAME;
     options.join_grace_ms = 0;
+    options.ledger = ledger;
     rc = checked(tsocket_producer_open(&options, &producer));
     if (rc == TSOCKET_OK)
         rc = serve_and_read(producer);
@@ -228,13 +296,14 @@ static void remove_unlocked(void)
     rmdir(path);
 }
 
-static void any_call_may_fail_once(void **state)
+static void sweep(int (*what)(void))
 {
     cJSON_Hooks hooks = {.malloc_fn = cjson_malloc, .free_fn = free};
     int before;
     long k;
 
-    (void)state;
+    reading = what;
+    snprintf(ledger, sizeof(ledger), "/tmp/tsocket-faults-%d", (int)getpid());
     cJSON_InitHooks(&hooks);
     rig_folder_make();
     atomic_store(&calls_until_fault, 0);
@@ -259,13 +328,27 @@ static void any_call_may_fail_once(void **state)
     }
     assert_in_range(k, 50, 5000);
     rig_folder_check_and_remove();
+    unlink(ledger);
     cJSON_InitHooks(NULL);
+}
+
+static void any_call_may_fail_once(void **state)
+{
+    (void)state;
+    sweep(read_one_epoch);
+}
+
+static void any_call_may_fail_once_while_a_consumer_reads_elsewhere(void **state)
+{
+    (void)state;
+    sweep(read_elsewhere);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_call_may_fail_once),
+        cmocka_unit_test(any_call_may_fail_once_while_a_consumer_reads_elsewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

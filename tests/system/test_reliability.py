@@ -184,8 +184,8 @@ class ReliabilityTest(SystemTest):
 
     def test_who_is_late_when_a_daemon_is_drained_gets_its_epoch_to_the_end(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64", "--max-batch", "16")
-        first = self.tap(daemon, 5, "--hold-ms", "2")
-        first.wait_batches(100)
+        first = self.tap(daemon, 5, "--hold-ms", "5")
+        first.wait_batches(60)
         late = self.tap(daemon, 8, "--join", "catch-up")
         late.attached()
         self.ctl("drain", "main")

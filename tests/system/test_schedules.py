@@ -17,6 +17,7 @@ from trainers import Run, verify
 
 BATCHES = (1, 2, 3, 5, 7, 8, 13, 16)
 SECONDS = 30  # that one may take
+FOUND = (35, 142, 163, 613, 808, 861)  # these have found something
 
 
 class Schedule:
@@ -131,7 +132,7 @@ class Schedule:
         allowed = ["skipped"] if any(t.skips for t in self.run.trainers) else []
         if any(t.killed or t.came_too_late() or self.cannot_go_back(t) for t in ranks) or len(begun) > 1:
             allowed.append("no_rank")
-        verify(self.test, self.ledger, allowed)
+        verify(self.test, self.ledger, allowed, [t.name for t in self.run.trainers if t.lost_some()])
 
 
 class SchedulesTest(SystemTest):
@@ -139,7 +140,7 @@ class SchedulesTest(SystemTest):
 
     def numbers(self):
         wanted = os.environ.get("TSOCKET_SCHEDULES")
-        return range(*map(int, wanted.split(":"))) if wanted else range(repeats(24))
+        return range(*map(int, wanted.split(":"))) if wanted else (*FOUND, *range(repeats(16)))
 
     def clear(self):
         complaints = self.look_around()

@@ -61,7 +61,8 @@ static bool step(struct tsocket *ts, struct record *record, char token_out[TSOCK
     return true;
 }
 
-static struct rig *rig_with(enum tsocket_on_bad on_bad, uint64_t bad_every)
+/* `max_hold_ms`: 0: long enough for any machine. */
+static struct rig *rig_of(enum tsocket_on_bad on_bad, uint64_t bad_every, uint32_t max_hold_ms)
 {
     return rig_open(&(struct rig_options){.epoch_samples = SAMPLES,
                                           .epochs = EPOCHS,
@@ -71,7 +72,7 @@ static struct rig *rig_with(enum tsocket_on_bad on_bad, uint64_t bad_every)
                                           .wait_for = 1,
                                           .join_grace_ms = 1,
                                           .side_rings = 1,
-                                          .max_hold_ms = 20,
+                                          .max_hold_ms = max_hold_ms,
                                           .on_bad = on_bad,
                                           .bad_every = bad_every});
 }
@@ -83,6 +84,11 @@ static struct tsocket *go_on(uint32_t batch, const char *token)
     tsocket_options_init(&options);
     options.resume = token;
     return rig_attach(batch, &options);
+}
+
+static struct rig *rig_with(enum tsocket_on_bad on_bad, uint64_t bad_every)
+{
+    return rig_of(on_bad, bad_every, 0);
 }
 
 static void read_all(struct tsocket *ts, struct record *record)
@@ -163,14 +169,14 @@ static void so_it_is_with_samples_masked(void **state)
 static void a_run_can_be_forked(void **state)
 {
     struct record whole = record_new(), one = record_new(), two = record_new(), three = record_new();
-    struct rig *rig = rig_with(TSOCKET_BAD_SKIP, 97);
+    struct rig *rig = rig_of(TSOCKET_BAD_SKIP, 97, 200);
     char token[TSOCKET_TOKEN_MAX + 1], later[TSOCKET_TOKEN_MAX + 1];
     struct tsocket *ts;
 
     (void)state;
     read_all(rig_attach(7, NULL), &whole);
     rig_close(rig);
-    rig = rig_with(TSOCKET_BAD_SKIP, 97);
+    rig = rig_of(TSOCKET_BAD_SKIP, 97, 200);
     ts = rig_attach(7, NULL);
     for (int i = 0; i < 60; i++)
         assert_true(step(ts, &one, token));
