@@ -33,7 +33,8 @@
  * makes sense there (it frees the child's copy). The parent is not disturbed. Programs started by exec inherit nothing.
  *
  * Memory. The ring is mapped read-only: a write through batch.data is a segmentation fault in the writer, never damage
- * to another trainer's data. Where the data is on a GPU, see enum tsocket_memory and tsocket_release_after.
+ * to another trainer's data. Where the data is on a GPU, see enum tsocket_memory and tsocket_release_after. With
+ * TSOCKET_CHECK=1 in the environment, batches that change while they are held are found out, slowly.
  */
 #ifndef TSOCKET_TSOCKET_H
 #define TSOCKET_TSOCKET_H

@@ -226,15 +226,38 @@ static void epoch_row(const cJSON *stream, FILE *out)
         grouped(whole(stream, "epoch_length"), length), rate(stream, speed), grouped(whole(stream, "head"), head));
 }
 
+/* "   in cuda-vmm, host": where the ring is; nothing where that is host memory alone. */
+static const char *places(const cJSON *stream, char out[TEXT])
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(stream, "places"), *place;
+    bool plain = true;
+    size_t used = 0;
+
+    out[0] = '\0';
+    cJSON_ArrayForEach(place, list)
+    {
+        char kind[16];
+
+        tsc_table_text(place, "kind", kind, sizeof(kind));
+        plain = plain && strcmp(kind, "host") == 0;
+        used += (size_t)snprintf(out + used, TEXT - used, "%s%s", used > 0 ? ", " : "   in ", kind);
+        if (used >= TEXT)
+            break; /* somebody made that up */
+    }
+    if (plain)
+        out[0] = '\0';
+    return out;
+}
+
 static void ring_row(const cJSON *stream, FILE *out)
 {
-    char fill[BAR_WIDTH + 1], ready[NUMBER], capacity[NUMBER], memory[NUMBER];
+    char fill[BAR_WIDTH + 1], ready[NUMBER], capacity[NUMBER], memory[NUMBER], where[TEXT];
     uint64_t head = whole(stream, "head"), low = whole(stream, "floor");
     uint64_t n = head > low ? head - low : 0;
 
-    row(out, "  ring [%s] %s of %s   %s   largest batch %llu", bar(n, whole(stream, "capacity"), fill),
+    row(out, "  ring [%s] %s of %s   %s   largest batch %llu%s", bar(n, whole(stream, "capacity"), fill),
         grouped(n, ready), grouped(whole(stream, "capacity"), capacity), bytes(whole(stream, "ring_bytes"), memory),
-        (unsigned long long)whole(stream, "max_batch"));
+        (unsigned long long)whole(stream, "max_batch"), places(stream, where));
 }
 
 static void side_row(const cJSON *stream, FILE *out)

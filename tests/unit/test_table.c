@@ -91,6 +91,18 @@ static void notes_are_shown_and_those_of_the_cache_in_words(void **state)
     free(text);
 }
 
+static void where_the_ring_is_is_said_unless_it_is_in_host_memory_alone(void **state)
+{
+    (void)state;
+    char *text = table("{\"streams\":[{\"places\":[{\"kind\":\"cuda-vmm\"},{\"kind\":\"host\"}]}]}");
+    assert_rows_are_whole(text);
+    assert_shows(text, "largest batch 0   in cuda-vmm, host ");
+    free(text);
+    text = table("{\"streams\":[{\"places\":[{\"kind\":\"host\"}]}]}");
+    assert_null(strstr(text, "   in "));
+    free(text);
+}
+
 static void nothing_in_it_is_believed(void **state)
 {
     (void)state;
@@ -107,6 +119,7 @@ static void nothing_in_it_is_believed(void **state)
         "{\"streams\":[{\"consumers\":[{\"shard\":[\"a\"]},{\"shard\":[1,2,3]}]}]}",
         "{\"workers\":{\"stages\":[1,2]},\"uptime_s\":-5}",
         "{\"notes\":[1,2,null]}",
+        "{\"streams\":[{\"places\":[3,null,{\"kind\":3},{\"kind\":\"\\u001b[2J\"}]}]}",
         "{\"notes\":{\"cache_capacity_bytes\":-1,\"x\":\"y\",\"\\u001b\":1e999}}",
     };
     for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
@@ -137,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_becomes_a_table),
         cmocka_unit_test(notes_are_shown_and_those_of_the_cache_in_words),
+        cmocka_unit_test(where_the_ring_is_is_said_unless_it_is_in_host_memory_alone),
         cmocka_unit_test(nothing_in_it_is_believed),
         cmocka_unit_test(names_cannot_command_the_terminal),
     };
