@@ -369,13 +369,16 @@ void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t 
 void tsc_reading_skipped(struct tsc_reading *reading, uint64_t epoch, uint64_t from, uint64_t to,
                          struct tsc_findings *findings)
 {
-    struct tsc_stretch *last = &reading->stretches[reading->n_stretches > 0 ? reading->n_stretches - 1 : 0];
-    struct tsc_stretch rest = *last;
+    struct tsc_stretch *front = &reading->stretches[0], *last, rest;
 
     if (!reading->placed || from >= to) {
         stray(reading, findings);
         return;
     }
+    if (epoch == front->epoch + 1 && front->pos == end_of(reading, front)) /* the first that is heard of that epoch */
+        finish_stretch(reading, findings);
+    last = &reading->stretches[reading->n_stretches > 0 ? reading->n_stretches - 1 : 0];
+    rest = *last;
     find(reading, findings, TSC_SKIPPED, epoch, from, to);
     reading->who->skipped += to - from;
     if (last->epoch != epoch || from < last->pos || to > last->until)

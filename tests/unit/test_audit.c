@@ -713,6 +713,24 @@ static void many_skips_in_a_row_are_followed(void **state)
     assert_int_equal(audit.consumers->samples, 10);
 }
 
+/* It says its place at the end of one epoch, and leaves out the begin of the next before it releases any of it. */
+static void a_skip_at_the_begin_of_an_epoch_counts_once(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "slow");
+    place(1, 0, 0, END);
+    released(1, 1, 0);
+    place(1, 0, LEN, END);
+    skipped(1, 1, 0, 10);
+    released(1, 2, 0);
+    left(1);
+    end_run();
+    assert_int_equal(audit.consumers->samples, 2 * LEN - 10);
+    assert_int_equal(audit.consumers->skipped, 10);
+}
+
 static void a_release_beyond_the_end_is_found(void **state)
 {
     (void)state;
@@ -844,6 +862,7 @@ int main(void)
         AUDIT(an_epoch_that_is_passed_over_is_found),
         AUDIT(skips_are_named),
         AUDIT(many_skips_in_a_row_are_followed),
+        AUDIT(a_skip_at_the_begin_of_an_epoch_counts_once),
         AUDIT(a_release_beyond_the_end_is_found),
         AUDIT(a_length_that_is_missing_is_found),
         AUDIT(two_lengths_are_found),
