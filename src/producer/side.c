@@ -474,6 +474,52 @@ static void watch_holder(struct tsp_stream *stream, const struct tsp_roster *ros
     }
 }
 
+static bool somebody_waits_for_a_side(const struct tsp_stream *stream, const struct tsp_roster *roster)
+{
+    for (uint32_t i = 0; i < roster->n && tsp_side_used(stream) == stream->n_sides; i++) {
+        const struct tsp_consumer *consumer = roster->consumers[i];
+
+        if (consumer->stream == stream && consumer->asks && consumer->side == NULL && !consumer->evicted)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the reader of a side ring stands still, and may not for longer. */
+static bool overstays_on_side(struct tsp_consumer *consumer, uint64_t now_ns)
+{
+    struct tsp_stream *side = consumer->side;
+
+    if (consumer->state == TSP_PARKED)
+        return !consumer->asks; /* it only holds some of it, and has been parked for that */
+    if (consumer->ring != side || consumer->wants)
+        return false;
+    if (side->holder_id != consumer->id || side->holder_at != consumer->released) {
+        side->holder_id = consumer->id;
+        side->holder_at = consumer->released;
+        side->holder_ns = now_ns;
+    }
+    return consumer->max_hold_ns > 0 && now_ns >= side->holder_ns + consumer->max_hold_ns;
+}
+
+/* While others wait for a side ring, whoever has one and stands still must give it up, as it must the group's. */
+static void watch_sides(const struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
+{
+    if (stream->n_sides == 0 || !somebody_waits_for_a_side(stream, roster))
+        return;
+    for (uint32_t i = 0; i < roster->n; i++) {
+        struct tsp_consumer *consumer = roster->consumers[i];
+
+        if (consumer->stream != stream || consumer->side == NULL || !overstays_on_side(consumer, now_ns))
+            continue;
+        tsi_log('W', "stream %s: consumer %s (process %d) gives up its side ring, for which others wait", stream->name,
+                consumer->hello.name, (int)consumer->peer.pid);
+        if (consumer->state != TSP_PARKED)
+            tsp_side_park(consumer, TSP_LEDGER_HELD, now_ns);
+        give_up_side(consumer);
+    }
+}
+
 /* Near enough to the newest sample of the group that it will still be there when the consumer answers. */
 static bool can_merge(const struct tsp_stream *stream, const struct tsp_roster *roster,
                       const struct tsp_consumer *consumer)
@@ -488,6 +534,7 @@ static bool can_merge(const struct tsp_stream *stream, const struct tsp_roster *
 void tsp_side_progress(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)
 {
     watch_holder(stream, roster, now_ns);
+    watch_sides(stream, roster, now_ns);
     begin_at_token(stream, roster, now_ns);
     if (tsp_side_used(stream) == 0)
         return;

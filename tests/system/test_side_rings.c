@@ -218,6 +218,39 @@ static void who_pauses_while_it_waits_for_a_side_ring_holds_nobody_up(void **sta
     rig_close(rig);
 }
 
+/* The first one holds what it got there, and would for ever. */
+static void who_stands_still_on_a_side_ring_gives_it_up_for_others(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 100,
+                                                     .epochs = 4,
+                                                     .capacity = 40,
+                                                     .max_batch = 10,
+                                                     .wait_for = 3,
+                                                     .side_rings = 1,
+                                                     .max_hold_ms = 200});
+    struct tsocket *first = rig_attach(10, NULL);
+    struct tsocket *second = rig_attach(5, NULL);
+    struct tsocket_batch batch;
+    struct reader other;
+
+    (void)state;
+    reader_start(&other, 10, 4);
+    rig_expect_and_release(first, 0, 0, 10);
+    rig_expect_and_release(second, 0, 0, 5);
+    assert_int_equal(tsocket_pause(first), TSOCKET_OK);
+    assert_int_equal(tsocket_pause(second), TSOCKET_OK);
+    wait_for_samples(&other, 400);
+    rig_expect_batch(first, 0, 10, 10, &batch);
+    expect_rest(second, 0, 5, 5, 100);
+    expect_rest(second, 1, 0, 5, 100);
+    tsocket_close(second);
+    assert_int_equal(tsocket_release(first, &batch), TSOCKET_ELAPPED);
+    expect_rest(first, 0, 10, 10, 100);
+    reader_finish(&other);
+    tsocket_close(first);
+    rig_close(rig);
+}
+
 /* --- hold */
 
 static void who_holds_the_group_too_long_is_parked_and_gets_its_batch_again(void **state)
@@ -552,6 +585,7 @@ int main(void)
         cmocka_unit_test(who_pauses_holds_nobody_up_and_goes_on_where_it_was),
         cmocka_unit_test(a_pause_needs_a_side_ring_and_free_hands),
         cmocka_unit_test(a_side_ring_serves_one_after_the_other),
+        cmocka_unit_test(who_stands_still_on_a_side_ring_gives_it_up_for_others),
         cmocka_unit_test(who_pauses_while_it_waits_for_a_side_ring_holds_nobody_up),
         cmocka_unit_test(who_holds_the_group_too_long_is_parked_and_gets_its_batch_again),
         cmocka_unit_test(only_what_was_lost_comes_again),
