@@ -88,7 +88,7 @@ class LedgerTest(SystemTest):
         self.assertGreaterEqual(found["parked"], 1)
 
     def test_a_token_makes_one_consumer_of_two_attachments(self):
-        daemon = self.start("--epochs", "2")
+        daemon = self.start("--epochs", "2", "--wait-for", "2")
         self.tap(daemon, 5, "--name", "other", "--hold-ms", "3")
         first = self.tap(daemon, 7, "--name", "trial", "--batches", "12").finish()
         (token,) = first.of_kind("token")
