@@ -19,7 +19,9 @@ static void check_same(const struct tsi_token *token)
     assert_int_equal(tsi_token_pack(token, text), TSOCKET_OK);
     assert_true(strlen(text) <= TSOCKET_TOKEN_MAX);
     assert_int_equal(tsi_token_unpack(text, &again), TSOCKET_OK);
-    assert_memory_equal(&again, token, sizeof(again));
+    assert_string_equal(again.origin, token->origin);
+    assert_memory_equal(&again.from, &token->from, sizeof(again.from));
+    assert_true(again.ahead == token->ahead && again.wrap == token->wrap && again.until == token->until);
 }
 
 static void tokens_come_out_as_they_went_in(void **state)
@@ -72,7 +74,7 @@ static void what_is_no_token_is_refused(void **state)
 
     (void)state;
     memset(&token, 0xa5, sizeof(token));
-    before = token;
+    memcpy(&before, &token, sizeof(before)); /* padding as well */
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_int_equal(tsi_token_unpack(wrong[i], &token), TSOCKET_EINVAL);
     assert_memory_equal(&token, &before, sizeof(token));
