@@ -238,6 +238,21 @@ static bool is_at_rest(const struct tsp_stream *ring)
     return ring->filler.stopped && ring->filler.out == 0 && tsp_store_is_idle(&ring->store);
 }
 
+/*
+ * Whether the ring can go on at that position, for what its reader may still hold of it. One that is given lost windows
+ * again leaves out those between that it had: then what it holds may reach further than it was promised room for.
+ */
+static bool has_room_from(const struct tsp_consumer *consumer, uint64_t position)
+{
+    const struct tsp_stream *side = consumer->side;
+    uint64_t held = consumer->ring == side ? consumer->released : consumer->side_released;
+    uint64_t room = MIN(tsp_join_room(side, &consumer->hello), side->layout.capacity);
+    uint64_t stride = (uint64_t)consumer->hello.batch * consumer->hello.world;
+    uint64_t kept = MAX(side->layout.capacity - room, room);
+
+    return position + stride <= held + room || position + room <= held + kept;
+}
+
 /* Begins its side ring at its place, unless that is there already. False: samples are still on their way. */
 static bool begin_side(struct tsp_consumer *consumer)
 {
@@ -245,7 +260,7 @@ static bool begin_side(struct tsp_consumer *consumer)
     struct tsp_filler *filler = &side->filler;
     uint64_t position;
 
-    if (find(side, &consumer->place, &position) && position <= filler->head)
+    if (find(side, &consumer->place, &position) && position <= filler->head && has_room_from(consumer, position))
         return true;
     tsp_filler_stop(filler);
     if (!is_at_rest(side))

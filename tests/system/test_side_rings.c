@@ -374,6 +374,37 @@ static void what_was_lost_comes_again_while_something_of_the_side_ring_is_held(v
     rig_close(rig);
 }
 
+/* It goes on behind the second while it holds the first, as it may: from there to there is more than two batches. */
+static void what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lost(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 100,
+                                                     .epochs = 3,
+                                                     .capacity = 40,
+                                                     .max_batch = 10,
+                                                     .wait_for = 2,
+                                                     .side_rings = 1,
+                                                     .max_hold_ms = 200});
+    struct tsocket *ts = rig_attach(10, NULL);
+    struct tsocket_batch first, second;
+    struct reader other;
+
+    (void)state;
+    reader_start(&other, 7, 3);
+    rig_expect_batch(ts, 0, 0, 10, &first);
+    rig_expect_batch(ts, 0, 10, 10, &second);
+    assert_int_equal(tsocket_release(ts, &second), TSOCKET_OK);
+    wait_for_samples(&other, 300);
+    assert_int_equal(tsocket_release(ts, &first), TSOCKET_ELAPPED);
+    rig_expect_batch(ts, 0, 0, 10, &first);
+    rig_expect_batch(ts, 0, 20, 10, &second);
+    assert_int_equal(tsocket_release(ts, &first), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &second), TSOCKET_OK);
+    expect_rest(ts, 0, 30, 10, 100);
+    reader_finish(&other);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void who_wants_to_be_detached_is_told_and_comes_back_with_its_token(void **state)
 {
     struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 103,
@@ -608,6 +639,7 @@ int main(void)
         cmocka_unit_test(who_holds_the_group_too_long_is_parked_and_gets_its_batch_again),
         cmocka_unit_test(only_what_was_lost_comes_again),
         cmocka_unit_test(what_was_lost_comes_again_while_something_of_the_side_ring_is_held),
+        cmocka_unit_test(what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lost),
         cmocka_unit_test(who_wants_to_be_detached_is_told_and_comes_back_with_its_token),
         cmocka_unit_test(who_is_detached_is_told_so_also_where_nobody_can_go_back),
         cmocka_unit_test(who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped),
