@@ -270,8 +270,10 @@ static void record(const struct tsp_stream *stream, const struct tsp_consumer *c
         return;
     tsp_stream_describe_place(stream, consumer, &place);
     if (hello->resume[0] != '\0' && tsi_token_unpack(hello->resume, &token) == TSOCKET_OK) {
+        place.epoch = token.from.epoch; /* in its own words: the end of an epoch is not the begin of the next */
         place.first = token.from.index + token.ahead;
-        if (place.first >= stream->options.epoch_samples) { /* of a rank that has had its last window */
+        if (place.first >= stream->options.epoch_samples &&
+            token.wrap == 0) { /* of a rank that has had its last window */
             place.epoch++;
             place.first = 0;
         }
