@@ -295,8 +295,9 @@ const struct tsp_option tsp_option_table[] = {
      .initial = "1",
      STREAM(side_rings),
      .section = TSP_SECTION_EPOCHS,
-     .help = "Rings of twice --max-batch samples, reserved at the start, for trainers that are not where the others "
-             "are: paused, late, resumed. Each serves one at a time; its samples are made again."},
+     .help =
+         "Rings of four times --max-batch samples, reserved at the start, for trainers that are not where the others "
+         "are: paused, late, resumed. Each serves one at a time; its samples are made again."},
     {.name = "side-share",
      .argument = "PERCENT",
      .type = TSP_OPTION_COUNT,

@@ -33,7 +33,6 @@ struct reader {
     uint64_t epochs;
     atomic_uint_fast64_t samples;
     atomic_bool good;
-    atomic_bool done;
 };
 
 static void *read_epochs(void *context)
@@ -60,7 +59,6 @@ static void *read_epochs(void *context)
             break;
         reader->samples += batch.valid;
     }
-    reader->done = true;
     return NULL;
 }
 
