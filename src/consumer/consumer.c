@@ -161,6 +161,14 @@ static void count(struct tsocket *ts, uint32_t valid)
         ts->received_all += valid;
 }
 
+/* Samples that the epoch had lost before that index. Of one that is whole as far as was seen, the page says so. */
+static uint64_t removed_before(const struct tsocket *ts, uint64_t index)
+{
+    if (ts->len_seen == ts->welcome.epoch_samples)
+        return 0;
+    return tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + index - 1);
+}
+
 /* A window is whole only if the floor has not passed it after we looked: invariant 3. */
 static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struct tsc_window *window,
                     struct tsocket_batch *batch_out)
@@ -172,10 +180,9 @@ static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struc
     window->again = ts->detour;
     if (batch->valid > 0) {
         window->after.index = batch->first + batch->valid;
-        window->after.removed =
-            tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + window->after.index - 1);
+        window->after.removed = removed_before(ts, window->after.index);
     }
-    tsc_witness_first(ts, batch, window);
+    tsc_witness_first(ts, batch, ts->held.next);
     if (!tsi_control_still_holds(ts->ring->control, window->position))
         return elapsed(ts, window->position);
     *batch_out = *batch;
@@ -324,8 +331,7 @@ static void skip(struct tsocket *ts, uint64_t ready, uint64_t end)
         return; /* the daemon must be able to count it: at the next look, then */
     ts->walk.round = round;
     ts->walk.from.index = index + samples;
-    ts->walk.from.removed =
-        tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + ts->walk.from.index - 1);
+    ts->walk.from.removed = removed_before(ts, ts->walk.from.index);
     ts->skipped += samples;
     ts->skipped_now += samples;
 }

@@ -44,7 +44,7 @@ struct tsocket {
     uint32_t n_fields;
     uint32_t fields[TSOCKET_FIELDS_MAX]; /* batch.data[i] is field fields[i] of the layout */
     enum tsi_arena_kind kind;            /* of the memory */
-    bool checks;                         /* see witness.h */
+    struct tsc_evidence *evidence;       /* see witness.h; NULL unless it was asked for */
     struct tsc_pad pad;
     struct tsc_convert_gpu *convert; /* NULL until it is needed */
     struct tsc_gpu *gpu;             /* of the data; NULL: it is in host memory, and no event has been needed */

@@ -39,12 +39,6 @@ struct tsc_window {
     bool pending; /* released behind work that a GPU has been given: given back when that is done */
     bool private; /* its data was copied: what happens to the ring does not matter to it */
     bool again;   /* it had been lost before */
-
-    /* for witness.h */
-    bool hashed;
-    uint64_t hash;
-    uint32_t count;
-    const void *data[TSOCKET_FIELDS_MAX];
 };
 
 struct tsc_held {

@@ -228,13 +228,6 @@ int tsc_handle_guard(struct tsocket *ts)
     return tsi_fork_watch(&ts->guard);
 }
 
-static bool is_set(const char *variable)
-{
-    const char *value = secure_getenv(variable);
-
-    return value != NULL && strcmp(value, "1") == 0;
-}
-
 static int settle(struct tsocket *ts, const struct tsocket_options *options, uint32_t batch_size)
 {
     const struct tsi_welcome *welcome = &ts->welcome;
@@ -247,7 +240,6 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     ts->last = options->last;
     ts->reconnect_ms = options->reconnect_ms;
     ts->max_lag = ts->hello.max_lag;
-    ts->checks = is_set("TSOCKET_CHECK");
     begin_walk(ts);
     if (ts->last == TSOCKET_LAST_DROP && welcome->epoch_samples > 0 && welcome->epoch_samples < batch_size)
         tsi_log('W',
@@ -256,6 +248,8 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     rc = choose_fields(ts, options->fields);
     if (rc == TSOCKET_OK)
         rc = tsc_held_init(&ts->held, options->hold);
+    if (rc == TSOCKET_OK)
+        rc = tsc_witness_open(ts, options->hold);
     if (rc == TSOCKET_OK)
         rc = reserve_lost(ts);
     ts->save_up = tsc_handle_save_up(ts);
@@ -272,6 +266,7 @@ static void free_handle(struct tsocket *ts)
 {
     tsc_pad_free(&ts->pad);
     tsc_held_fini(&ts->held);
+    free(ts->evidence);
     free(ts->lost);
     tsc_link_close(&ts->link);
     while (ts->rings != NULL) {

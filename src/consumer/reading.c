@@ -196,7 +196,7 @@ static void complete(struct tsc_reading *reading, uint64_t epoch, struct tsc_fin
     if (gap.from != len)
         find(reading, findings, TSC_BEYOND, epoch, gap.from, len);
     count_epoch(who, epoch);
-    if (reading->world > 1)
+    if (reading->world > 1 && !reading->stream->same->resident) /* there, each rank begins passes when it likes */
         add_share(reading, epoch, findings);
 }
 
@@ -230,6 +230,29 @@ static void finish_stretch(struct tsc_reading *reading, struct tsc_findings *fin
     else if (reading->stretches[0].epoch > done.epoch + 1)
         find(reading, findings, TSC_MISSING, done.epoch + 1, 0, tsc_stream_length(reading->stream, done.epoch + 1));
     begin_epoch(reading);
+}
+
+/*
+ * A resident stream has epochs without end, all of one length: after this one, those that lie whole before `epoch` are
+ * passed by counting.
+ */
+static void leap(struct tsc_reading *reading, uint64_t epoch)
+{
+    struct tsc_consumer *who = reading->who;
+    struct tsc_stretch *front = &reading->stretches[0];
+    uint64_t samples = who->samples, dropped = who->dropped, n = epoch - front->epoch;
+
+    if (!reading->stream->same->resident || epoch <= front->epoch || reading->n_stretches > 1 || front->begin > 0 ||
+        front->until != TSC_TO_THE_END)
+        return;
+    front->pos = end_of(reading, front);
+    who->samples += own(reading, front, front->pos);
+    drop_tail(reading, front);
+    who->samples += (n - 1) * (who->samples - samples);
+    who->dropped += (n - 1) * (who->dropped - dropped);
+    who->epochs += epoch > who->next_epoch ? epoch - who->next_epoch : 0;
+    who->next_epoch = epoch > who->next_epoch ? epoch : who->next_epoch;
+    *front = (struct tsc_stretch){.epoch = epoch, .until = TSC_TO_THE_END};
 }
 
 /* ---- records ---- */
@@ -362,6 +385,7 @@ void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t 
             begin_epoch(reading);
         } else {
             finish_stretch(reading, findings);
+            leap(reading, epoch);
         }
     }
 }

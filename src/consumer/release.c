@@ -21,24 +21,24 @@
 /* Its data must not have changed while it was held; TSOCKET_ELAPPED, and it will be given again. */
 static int give_back(struct tsocket *ts, uint64_t id)
 {
-    struct tsc_window window = *tsc_held_find(&ts->held, id);
-    bool whole = window.private || tsi_control_still_holds(window.ring->control, window.position);
+    const struct tsc_window *window = tsc_held_find(&ts->held, id); /* its place stays as it is until the next one */
+    bool whole = window->private || tsi_control_still_holds(window->ring->control, window->position);
 
     if (whole)
-        tsc_witness_again(ts, &window);
+        tsc_witness_again(ts, window, id);
     tsc_held_release(&ts->held, id);
     tsc_handle_tell_release(ts, false);
-    if (window.ring != ts->ring)
+    if (window->ring != ts->ring)
         tsc_move_leave_unused(ts);
     tsc_move_unmap_unused(ts);
     if (whole)
         return TSOCKET_OK;
-    tsc_move_note_lost(ts, &window);
+    tsc_move_note_lost(ts, window);
     return tsi_fail(TSOCKET_ELAPPED,
                     "the batch that ended at sample %" PRIu64 " of epoch %" PRIu64
                     " was written over while it was held, since this consumer had kept the group waiting for too long; "
                     "next gives it again",
-                    window.after.index, window.after.epoch);
+                    window->after.index, window->after.epoch);
 }
 
 static int find(const struct tsocket *ts, const struct tsocket_batch *batch, const char *call)

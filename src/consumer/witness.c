@@ -8,6 +8,7 @@
 #define XXH_INLINE_ALL /* no one function of it is worth a dependency of the library */
 #include <xxhash.h>
 
+#include "../ipc/error.h"
 #include "../ipc/log.h"
 #include "handle.h"
 
@@ -31,18 +32,37 @@ static bool hash(const struct tsocket *ts, const void *const data[], uint32_t co
     return true;
 }
 
-void tsc_witness_first(const struct tsocket *ts, const struct tsocket_batch *batch, struct tsc_window *window)
+int tsc_witness_open(struct tsocket *ts, uint32_t hold)
 {
-    window->count = batch->count;
-    memcpy(window->data, batch->data, sizeof(window->data));
-    window->hashed = ts->checks && hash(ts, window->data, batch->count, &window->hash);
+    const char *value = secure_getenv("TSOCKET_CHECK");
+
+    if (value == NULL || strcmp(value, "1") != 0)
+        return TSOCKET_OK;
+    ts->evidence = calloc(hold, sizeof(*ts->evidence));
+    return ts->evidence != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for hashes of %u windows", hold);
 }
 
-void tsc_witness_again(const struct tsocket *ts, const struct tsc_window *window)
+void tsc_witness_first(const struct tsocket *ts, const struct tsocket_batch *batch, uint64_t id)
 {
+    struct tsc_evidence *evidence;
+
+    if (ts->evidence == NULL)
+        return;
+    evidence = &ts->evidence[id % ts->held.hold];
+    evidence->count = batch->count;
+    memcpy(evidence->data, batch->data, sizeof(evidence->data));
+    evidence->hashed = hash(ts, evidence->data, batch->count, &evidence->hash);
+}
+
+void tsc_witness_again(const struct tsocket *ts, const struct tsc_window *window, uint64_t id)
+{
+    const struct tsc_evidence *evidence;
     uint64_t now;
 
-    if (!window->hashed || !hash(ts, window->data, window->count, &now) || now == window->hash)
+    if (ts->evidence == NULL)
+        return;
+    evidence = &ts->evidence[id % ts->held.hold];
+    if (!evidence->hashed || !hash(ts, evidence->data, evidence->count, &now) || now == evidence->hash)
         return;
     tsi_log('E',
             "%s/%s: the batch that ended at sample %" PRIu64 " of epoch %" PRIu64

@@ -278,11 +278,14 @@ static void passes_over_a_resident_stream_are_epochs(void **state)
     place(1, 0, 0, END);
     released(1, 0, 50);
     released(1, 5, 1);
+    assert_int_equal(audit.consumers->epochs, 5);
+    assert_int_equal(audit.consumers->samples, 5 * LEN + 1);
+    released(1, UINT64_C(1) << 50, 2); /* by counting: one after the other they would take years */
     left(1);
     end_run();
     assert_proven(1);
-    assert_int_equal(audit.consumers->epochs, 5);
-    assert_int_equal(audit.consumers->samples, 5 * LEN + 1);
+    assert_int_equal(audit.consumers->epochs, UINT64_C(1) << 50);
+    assert_int_equal(audit.consumers->samples, (UINT64_C(1) << 50) * LEN + 2);
 }
 
 static void who_died_and_came_back_is_one_consumer(void **state)
