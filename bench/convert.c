@@ -21,7 +21,7 @@ static const char USAGE[] = "usage: convert [--rounds N] [--batch N] [--side PIX
 
 struct bench {
     uint32_t rounds, batch;
-    size_t pixels; /* of a picture */
+    size_t side, pixels; /* of a picture */
     uint8_t *from;
     unsigned char *to, *copy;
     struct tsocket_conversion conversion;
@@ -47,7 +47,7 @@ static void convert(const struct bench *bench)
 static void flip(const struct bench *bench)
 {
     static uint8_t all[UINT16_MAX + 1];
-    const struct tsocket_pick pick = {.flip = memset(all, 1, sizeof all), .width = (uint32_t)bench->pixels};
+    const struct tsocket_pick pick = {.flip = memset(all, 1, sizeof all), .width = (uint32_t)bench->side};
     tsocket_convert_picked(&bench->conversion, &pick, bench->from, bench->batch, bench->pixels, bench->to);
 }
 
@@ -57,7 +57,7 @@ static void table(const struct bench *bench)
     struct tsi_norm_steps steps = {CHANNELS, 1};
     struct tsi_norm norm;
     if (conversion->channels_first)
-        steps = (struct tsi_norm_steps){1, bench->pixels};
+        steps = (struct tsi_norm_steps){1, (ptrdiff_t)bench->pixels};
     tsi_norm_init(&norm, conversion->dtype, CHANNELS, conversion->mean, conversion->std);
     for (size_t i = 0; i < bench->batch; i++)
         tsi_norm_look_up(&norm, bench->from + i * bench->pixels * CHANNELS, bench->pixels,
@@ -99,21 +99,20 @@ static void parse(int argc, char **argv, struct bench *bench_out)
                                           {"batch", required_argument, NULL, 'b'},
                                           {"side", required_argument, NULL, 's'},
                                           {0}};
-    size_t side = 224;
-    *bench_out = (struct bench){.rounds = 25, .batch = 64};
+    *bench_out = (struct bench){.rounds = 25, .batch = 64, .side = 224};
     for (int c; (c = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
         if (c == 'r')
             bench_out->rounds = (uint32_t)bench_number("rounds", optarg, 1, ROUNDS_MAX);
         else if (c == 'b')
             bench_out->batch = (uint32_t)bench_number("batch", optarg, 1, UINT16_MAX);
         else if (c == 's')
-            side = (size_t)bench_number("side", optarg, 1, 4096);
+            bench_out->side = (size_t)bench_number("side", optarg, 1, 4096);
         else {
             fputs(USAGE, stderr);
             exit(2);
         }
     }
-    bench_out->pixels = side * side;
+    bench_out->pixels = bench_out->side * bench_out->side;
 }
 
 int main(int argc, char **argv)

@@ -8,10 +8,6 @@
 #include "../ipc/error.h"
 #include "convert_shared.h"
 
-enum {
-    TURN = 256, /* pixels of a mirrored row that are turned round at once */
-};
-
 void tsocket_conversion_init(struct tsocket_conversion *conversion)
 {
     *conversion = (struct tsocket_conversion){
@@ -64,22 +60,15 @@ int tsc_convert_shape(const struct tsocket_conversion *conversion, const struct 
     return TSOCKET_OK;
 }
 
-/* The same with each row from right to left: as much of one as fits is turned round, then written. */
+/* The same with each row from right to left. */
 static void write_flipped(const struct tsi_norm *norm, const uint8_t *from, size_t pixels, size_t width,
                           unsigned char *to, struct tsi_norm_steps steps)
 {
-    uint8_t turned[TURN * TSOCKET_CHANNELS_MAX];
-    size_t channels = norm->channels, step_bytes = steps.pixel * tsocket_dtype_bytes(norm->dtype), count;
+    size_t step_bytes = (size_t)steps.pixel * tsocket_dtype_bytes(norm->dtype);
+    const struct tsi_norm_steps back = {.pixel = -steps.pixel, .channel = steps.channel};
 
-    for (size_t at = 0; at < pixels; at += count) {
-        size_t left = width - at % width; /* of this row: so many lie before the one that comes last */
-        const uint8_t *last = from + (at - at % width + left - 1) * channels;
-
-        count = left < TURN ? left : TURN;
-        for (size_t k = 0; k < count; k++)
-            memcpy(turned + k * channels, last - k * channels, channels);
-        tsi_norm_write(norm, turned, count, to + at * step_bytes, steps);
-    }
+    for (size_t row = 0; row < pixels; row += width)
+        tsi_norm_write(norm, from + row * norm->channels, width, to + (row + width - 1) * step_bytes, back);
 }
 
 /* All pictures of the result. */
@@ -87,11 +76,11 @@ static void convert(const struct tsocket_conversion *conversion, const struct ts
                     uint64_t images, uint64_t pixels, unsigned char *to)
 {
     size_t elements = pixels * conversion->channels, picture_bytes = elements * tsocket_dtype_bytes(conversion->dtype);
-    struct tsi_norm_steps steps = {.pixel = conversion->channels, .channel = 1};
+    struct tsi_norm_steps steps = {.pixel = (ptrdiff_t)conversion->channels, .channel = 1};
     struct tsi_norm norm;
 
     if (conversion->channels_first)
-        steps = (struct tsi_norm_steps){.pixel = 1, .channel = pixels};
+        steps = (struct tsi_norm_steps){.pixel = 1, .channel = (ptrdiff_t)pixels};
     tsc_convert_norm(conversion, &norm);
     for (uint64_t i = 0; i < images; i++, to += picture_bytes) {
         const uint8_t *source = from + (pick->index != NULL ? pick->index[i] : i) * elements;

@@ -74,17 +74,17 @@ void tsi_norm_init(struct tsi_norm *norm, enum tsocket_dtype dtype, uint32_t cha
 
 /* One channel of a line. */
 static void map_32(const uint32_t *table, const uint8_t *from, size_t from_step, size_t count, uint32_t *to,
-                   size_t to_step)
+                   ptrdiff_t to_step)
 {
-    for (size_t i = 0; i < count; i++)
-        to[i * to_step] = table[from[i * from_step]];
+    for (; count > 0; count--, from += from_step, to += to_step)
+        *to = table[*from];
 }
 
 static void map_16(const uint32_t *table, const uint8_t *from, size_t from_step, size_t count, uint16_t *to,
-                   size_t to_step)
+                   ptrdiff_t to_step)
 {
-    for (size_t i = 0; i < count; i++)
-        to[i * to_step] = (uint16_t)table[from[i * from_step]];
+    for (; count > 0; count--, from += from_step, to += to_step)
+        *to = (uint16_t)table[*from];
 }
 
 void tsi_norm_look_up(const struct tsi_norm *norm, const uint8_t *from, size_t pixels, void *to,
@@ -97,7 +97,7 @@ void tsi_norm_look_up(const struct tsi_norm *norm, const uint8_t *from, size_t p
 
         for (size_t c = 0; c < channels; c++) {
             const uint8_t *in = from + first * channels + c;
-            size_t at = first * steps.pixel + c * steps.channel;
+            ptrdiff_t at = (ptrdiff_t)first * steps.pixel + (ptrdiff_t)c * steps.channel;
 
             if (norm->dtype == TSOCKET_FLOAT32)
                 map_32(norm->bits[c], in, channels, count, (uint32_t *)to + at, steps.pixel);
@@ -111,7 +111,7 @@ void tsi_norm_write(const struct tsi_norm *norm, const uint8_t *from, size_t pix
                     struct tsi_norm_steps steps)
 {
     size_t done = tsi_norm_x86(norm, from, pixels, to, steps);
+    ptrdiff_t written = (ptrdiff_t)(done * tsocket_dtype_bytes(norm->dtype)) * steps.pixel;
 
-    tsi_norm_look_up(norm, from + done * norm->channels, pixels - done,
-                     (unsigned char *)to + done * steps.pixel * tsocket_dtype_bytes(norm->dtype), steps);
+    tsi_norm_look_up(norm, from + done * norm->channels, pixels - done, (unsigned char *)to + written, steps);
 }

@@ -26,10 +26,11 @@ struct tsi_norm {
     uint32_t bits[TSOCKET_CHANNELS_MAX][TSI_NORM_VALUES]; /* what becomes of each byte of a channel; 0 beyond them */
 };
 
-/* Where elements go, counted in elements: from a pixel to the next one, and from a channel to the next one. */
+/* Where elements go, counted in elements: from a pixel to the next one, which may lie before it, and from a channel to
+ * the next one. */
 struct tsi_norm_steps {
-    size_t pixel;
-    size_t channel;
+    ptrdiff_t pixel;
+    ptrdiff_t channel;
 };
 
 void tsi_norm_init(struct tsi_norm *norm, enum tsocket_dtype dtype, uint32_t channels, const float *mean,

@@ -80,7 +80,7 @@ AVX2 static inline __m256i to_bfloat16(__m256 value)
     return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
 }
 
-AVX2 static inline void store(enum tsocket_dtype dtype, __m256 low, __m256 high, void *to, size_t at)
+AVX2 static inline void store(enum tsocket_dtype dtype, __m256 low, __m256 high, void *to, ptrdiff_t at)
 {
     uint16_t *half = (uint16_t *)to + at;
 
@@ -106,7 +106,7 @@ AVX2 static INLINE __m128i pick_out(const struct group *group, const __m128i *re
 }
 
 AVX2 static INLINE size_t write_groups(const struct tsi_norm *norm, uint32_t channels, const uint8_t *from,
-                                       size_t pixels, void *to, bool apart, size_t channel_step)
+                                       size_t pixels, void *to, bool apart, ptrdiff_t channel_step)
 {
     struct group groups[GROUPS_MAX];
     size_t x;
@@ -124,7 +124,7 @@ AVX2 static INLINE size_t write_groups(const struct tsi_norm *norm, uint32_t cha
 
             store(norm->dtype, normalise(bytes, group->mean[0], group->std[0]),
                   normalise(_mm_srli_si128(bytes, LANES), group->mean[1], group->std[1]), to,
-                  apart ? g * channel_step + x : x * channels + g * PIXELS);
+                  apart ? (ptrdiff_t)g * channel_step + (ptrdiff_t)x : (ptrdiff_t)(x * channels + g * PIXELS));
         }
     }
     return x;
@@ -133,7 +133,7 @@ AVX2 static INLINE size_t write_groups(const struct tsi_norm *norm, uint32_t cha
 /* ---- dispatch ---- */
 
 AVX2 static size_t write_pixels(const struct tsi_norm *norm, const uint8_t *from, size_t pixels, void *to, bool apart,
-                                size_t channel_step)
+                                ptrdiff_t channel_step)
 {
     if (norm->channels != 3)
         return write_groups(norm, norm->channels, from, pixels, to, apart, channel_step);
@@ -155,7 +155,7 @@ static void find_out(void)
 size_t tsi_norm_x86(const struct tsi_norm *norm, const uint8_t *from, size_t pixels, void *to,
                     struct tsi_norm_steps steps)
 {
-    bool apart = steps.pixel == 1, together = steps.channel == 1 && steps.pixel == norm->channels;
+    bool apart = steps.pixel == 1, together = steps.channel == 1 && steps.pixel == (ptrdiff_t)norm->channels;
 
     pthread_once(&once, find_out);
     return able && (apart || together) ? write_pixels(norm, from, pixels, to, apart, steps.channel) : 0;

@@ -35,17 +35,17 @@ static struct line find_line(const struct tsp_writer *writer, uint32_t i)
     return (struct line){
         .pixels = writer->columns ? out->height : out->width,
         .first = i * (writer->columns ? pixel : row),
-        .steps.pixel = writer->columns ? row : pixel,
-        .steps.channel = out->layout == TSP_NHWC ? 1 : (size_t)out->width * out->height,
+        .steps.pixel = (ptrdiff_t)(writer->columns ? row : pixel),
+        .steps.channel = out->layout == TSP_NHWC ? 1 : (ptrdiff_t)out->width * out->height,
     };
 }
 
 static void write_bytes(const struct tsp_writer *writer, const struct line *line, const uint8_t *rgb)
 {
-    for (size_t c = 0; c < 3; c++) {
+    for (int c = 0; c < 3; c++) {
         uint8_t *to = (uint8_t *)writer->out.data + line->first + c * line->steps.channel;
-        for (size_t x = 0; x < line->pixels; x++)
-            to[x * line->steps.pixel] = rgb[x * 3 + c];
+        for (size_t x = 0; x < line->pixels; x++, to += line->steps.pixel)
+            *to = rgb[x * 3 + (size_t)c];
     }
 }
 

@@ -106,10 +106,10 @@ static void vectors_have_the_bits_of_the_table(void **state)
             struct tsi_norm norm;
             tsi_norm_init(&norm, dtypes[d], channels, mean, std);
             for (size_t pixels = 0; pixels <= PIXELS; pixels += pixels < 70 ? 1 : PIXELS - 70) {
-                compare(&norm, pixels, (struct tsi_norm_steps){channels, 1});
-                compare(&norm, pixels, (struct tsi_norm_steps){1, pixels});
-                compare(&norm, pixels, (struct tsi_norm_steps){1, pixels + 3});
-                compare(&norm, pixels, (struct tsi_norm_steps){channels + 1, 1});
+                compare(&norm, pixels, (struct tsi_norm_steps){(ptrdiff_t)channels, 1});
+                compare(&norm, pixels, (struct tsi_norm_steps){1, (ptrdiff_t)pixels});
+                compare(&norm, pixels, (struct tsi_norm_steps){1, (ptrdiff_t)pixels + 3});
+                compare(&norm, pixels, (struct tsi_norm_steps){(ptrdiff_t)channels + 1, 1});
                 compare(&norm, pixels, (struct tsi_norm_steps){2, PIXELS + 1});
             }
         }
