@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Consumers that pause, lag and come late: nothing lost, nothing twice, nobody waits for them. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,10 +54,12 @@ static void *read_epochs(void *context)
 
         if (rc == TSOCKET_OK && released == TSOCKET_ELAPPED) /* this machine has stood still: it comes again */
             continue;
-        if (released != TSOCKET_OK || !holds)
+        if (released != TSOCKET_OK || !holds) {
+            print_error("next: %d, release: %d, as promised: %d, %" PRIu64 " samples before: %s\n", rc, released, holds,
+                        (uint64_t)reader->samples, tsocket_last_error());
             reader->good = false;
-        if (!reader->good)
             break;
+        }
         reader->samples += batch.valid;
     }
     return NULL;
