@@ -44,6 +44,8 @@
     X(cuMemGetInfo, _v2, REQUIRED, (size_t *free_out, size_t *total_out))                                              \
     X(cuMemAlloc, _v2, REQUIRED, (uint64_t *address_out, size_t bytes))                                                \
     X(cuMemFree, _v2, REQUIRED, (uint64_t address))                                                                    \
+    X(cuMemHostAlloc, , REQUIRED, (void **host_out, size_t bytes, unsigned flags))                                     \
+    X(cuMemFreeHost, , REQUIRED, (void *host))                                                                         \
     X(cuMemHostRegister, _v2, REQUIRED, (void *host, size_t bytes, unsigned flags))                                    \
     X(cuMemHostUnregister, , REQUIRED, (void *host))                                                                   \
     X(cuMemcpyHtoDAsync, _v2, REQUIRED, (uint64_t to, const void *host, size_t bytes, struct tsi_cu_stream *stream))   \

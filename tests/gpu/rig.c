@@ -3,6 +3,7 @@
 
 #include <tsocket/tsocket.h>
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,13 +11,30 @@
 
 void rig_check(const struct rig *rig, int result, const char *call)
 {
-    const char *name = NULL;
-
     if (result == TSI_CU_SUCCESS)
         return;
-    rig->cuda.cuGetErrorName(result, &name);
-    fprintf(stderr, "%s: %s (%d)\n", call, name != NULL ? name : "?", result);
+    fprintf(stderr, "%s: %s (%d)\n", call, rig_name_of(rig, result), result);
     exit(1);
+}
+
+void rig_observe(const char *what, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    printf("observed %s: ", what);
+    vprintf(format, args);
+    printf("\n");
+    fflush(stdout);
+    va_end(args);
+}
+
+const char *rig_name_of(const struct rig *rig, int result)
+{
+    const char *name = NULL;
+
+    rig->cuda.cuGetErrorName(result, &name);
+    return name != NULL ? name : "an unknown error";
 }
 
 void rig_open(struct rig *rig, int ordinal)

@@ -28,6 +28,10 @@ void rig_close(struct rig *rig);
 void rig_write(const struct rig *rig, uint64_t to, const void *host, size_t bytes);
 void rig_read(const struct rig *rig, void *host, uint64_t from, size_t bytes);
 
+/* For the report: what the driver does where nothing of ours depends on it. */
+void rig_observe(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *rig_name_of(const struct rig *rig, int result);
+
 /* A kernel of kernels.cu, started on the rig's stream. */
 void rig_sum(const struct rig *rig, uint64_t data, uint32_t n, uint64_t out);
 void rig_store(const struct rig *rig, uint64_t data, uint32_t value);

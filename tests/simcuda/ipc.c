@@ -19,16 +19,17 @@ struct handle {
     uint32_t magic;
     int32_t pid;
     uint64_t started; /* of the process, in clock ticks since boot: pids come again */
+    uint64_t pid_namespace;
     int32_t fd;
     int32_t unused;
     uint64_t inode;
     uint64_t nonce;
     uint64_t offset;
-    uint64_t reserved[2];
+    uint64_t reserved;
 };
 static_assert(sizeof(struct handle) == TSI_CU_IPC_HANDLE_BYTES, "as the driver's");
 
-/* 0: there is no such process, or it is in another PID namespace. */
+/* 0: there is no such process. */
 static uint64_t start_of(int pid)
 {
     char path[32], text[1024];
@@ -52,9 +53,17 @@ static uint64_t start_of(int pid)
     return started;
 }
 
+/* Of this process. Handles mean something in it alone. */
+static uint64_t pid_namespace(void)
+{
+    struct stat status = {0};
+
+    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
 int cuIpcGetMemHandle(struct tsi_cu_ipc_handle *handle_out, uint64_t address)
 {
-    struct handle handle = {.magic = HANDLE_MAGIC, .pid = getpid(), .started = start_of(getpid())};
+    struct handle handle = {.magic = HANDLE_MAGIC, .pid = getpid(), .pid_namespace = pid_namespace()};
     struct tsi_cu_context *context;
     const struct sim_range *range;
     struct stat status;
@@ -62,6 +71,7 @@ int cuIpcGetMemHandle(struct tsi_cu_ipc_handle *handle_out, uint64_t address)
 
     if (result != TSI_CU_SUCCESS)
         return result;
+    handle.started = start_of(handle.pid);
     range = sim_range_at(SIM_ALLOCATED, address);
     if (range == NULL || fstat(range->physical->fd, &status) != 0)
         return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
@@ -146,7 +156,7 @@ int cuIpcOpenMemHandle_v2(uint64_t *address_out, struct tsi_cu_ipc_handle opaque
     memcpy(&handle, &opaque, sizeof(handle));
     if (handle.magic != HANDLE_MAGIC || flags != TSI_CU_IPC_LAZY_PEER)
         return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
-    if (handle.pid == getpid() || start_of(handle.pid) != handle.started)
+    if (handle.pid == getpid() || handle.pid_namespace != pid_namespace() || start_of(handle.pid) != handle.started)
         return sim_leave(TSI_CU_ERROR_INVALID_CONTEXT);
     for (range = sim.ranges; range != NULL; range = range->next) {
         if (range->kind == SIM_OPENED && range->context == context && range->inode == handle.inode &&
