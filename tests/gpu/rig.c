@@ -62,6 +62,16 @@ void rig_close(struct rig *rig)
     CHECK(rig, cuDevicePrimaryCtxRelease(rig->device));
 }
 
+uint64_t rig_allocate(const struct rig *rig, size_t bytes, unsigned char value)
+{
+    uint64_t address;
+
+    CHECK(rig, cuMemAlloc(&address, bytes));
+    CHECK(rig, cuMemsetD8Async(address, value, bytes, rig->stream));
+    CHECK(rig, cuStreamSynchronize(rig->stream));
+    return address;
+}
+
 void rig_write(const struct rig *rig, uint64_t to, const void *host, size_t bytes)
 {
     CHECK(rig, cuMemcpyHtoDAsync(to, host, bytes, rig->stream));

@@ -24,6 +24,9 @@ void rig_check(const struct rig *rig, int result, const char *call);
 void rig_open(struct rig *rig, int ordinal);
 void rig_close(struct rig *rig);
 
+/* Memory of the device that holds `value` everywhere. */
+uint64_t rig_allocate(const struct rig *rig, size_t bytes, unsigned char value);
+
 /* Copies that have happened when the call returns. */
 void rig_write(const struct rig *rig, uint64_t to, const void *host, size_t bytes);
 void rig_read(const struct rig *rig, void *host, uint64_t from, size_t bytes);

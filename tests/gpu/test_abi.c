@@ -23,6 +23,7 @@ SAME_SIZE(uint64_t, CUdeviceptr);
 SAME_SIZE(uint64_t, CUmemGenericAllocationHandle);
 SAME_SIZE(struct tsi_cu_uuid, CUuuid);
 SAME_SIZE(struct tsi_cu_ipc_handle, CUipcMemHandle);
+SAME_SIZE(struct tsi_cu_ipc_handle, CUipcEventHandle);
 SAME_SIZE(struct tsi_cu_location, CUmemLocation);
 SAME_PLACE(struct tsi_cu_location, type, CUmemLocation, type);
 SAME_PLACE(struct tsi_cu_location, id, CUmemLocation, id);
