@@ -41,7 +41,6 @@ void rig_open(struct rig *rig, int ordinal)
 {
     int rc;
 
-    kernels_register();
     rc = tsi_cuda_load(&rig->cuda);
     if (rc != TSOCKET_OK) {
         fprintf(stderr, "%s\n", tsocket_last_error());
