@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "bench/read_kernel.h"
 #include "consumer/convert_pixel.h"
 
 static uint64_t address_of(const struct simcuda_launch *launch, unsigned param)
@@ -41,6 +42,19 @@ static void store(struct simcuda_launch *launch)
 
     if (data != NULL)
         *data = number_of(launch, 1);
+}
+
+/* --- bench/read.cu */
+
+static void read_all(struct simcuda_launch *launch)
+{
+    uint64_t words = *(const uint64_t *)launch->params[1];
+    uint32_t threads = launch->grid[0] * launch->block[0];
+    const uint32_t *data = simcuda_at(launch, address_of(launch, 0), words * sizeof(*data), false);
+    uint32_t *out = simcuda_at(launch, address_of(launch, 2), threads * sizeof(*out), true);
+
+    for (uint32_t thread = 0; data != NULL && out != NULL && thread < threads; thread++)
+        out[thread] = bench_read_part(data, words, thread, threads);
 }
 
 /* --- src/consumer/convert.cu */
@@ -106,6 +120,7 @@ static __attribute__((constructor)) void register_all(void)
 
     simcuda_register("test_sum", sum, 3, (const size_t[]){8, 4, 8});
     simcuda_register("test_store", store, 2, (const size_t[]){8, 4});
+    simcuda_register("bench_read", read_all, 3, (const size_t[]){8, 8, 8});
     simcuda_register("tsocket_convert_16", convert_16, 10, convert_bytes);
     simcuda_register("tsocket_convert_32", convert_32, 10, convert_bytes);
 }

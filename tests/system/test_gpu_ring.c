@@ -73,6 +73,27 @@ static void who_waits_for_its_own_work_never_hangs_nor_reads_what_was_written_ov
     rig_close(rig);
 }
 
+/* Copies give room in staging at any moment; room in the ring comes from releases alone. */
+static void copies_that_end_give_nobody_s_batch_away(void **state)
+{
+    struct rig *rig =
+        rig_open(&(struct rig_options){.epoch_samples = 1 << 20, .capacity = 256, .max_batch = 32, .threads = 4});
+    struct tsocket_options options;
+    struct tsocket_batch batch;
+    struct tsocket *ts;
+
+    (void)state;
+    tsocket_options_init(&options);
+    options.hold = 4;
+    ts = rig_attach(32, &options);
+    for (int i = 0; i < 8000; i++) {
+        assert_int_equal(tsocket_next(ts, PATIENCE_MS, &batch), TSOCKET_OK);
+        assert_int_equal(tsocket_release_after(ts, &batch, NULL), TSOCKET_OK);
+    }
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void a_batch_that_waits_for_work_is_held_and_then_given_back(void **state)
 {
     struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = EPOCH, .capacity = 60, .max_batch = 10});
@@ -278,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_for_its_own_work_never_hangs_nor_reads_what_was_written_over),
+        cmocka_unit_test(copies_that_end_give_nobody_s_batch_away),
         cmocka_unit_test(a_batch_that_waits_for_work_is_held_and_then_given_back),
         cmocka_unit_test(work_that_fails_is_told),
         cmocka_unit_test(a_batch_costs_its_reader_nothing_but_the_release_event),
