@@ -10,7 +10,7 @@
  *     stream.c    streams, their workers, copies
  *     event.c     events
  *     kernel.c    modules and launches
- *     known.c     the kernels of this project
+ *     known.c     the kernels of this project, with known_mlp.c
  *
  * Device memory is a memfd, so that other processes can have it. It is mapped twice: nowhere readable at the device
  * address (the host that follows it is killed), and at `data`, which only workers use.
