@@ -23,6 +23,7 @@ enum {
     NOISE_BYTES = 24,
     BATCH_MAX = 1024,
     PATIENCE_MS = 20000,
+    NO_GPU_STATUS = 77,
 };
 
 struct rig {
@@ -121,10 +122,17 @@ int rig_rounds(int rounds)
 static const struct tsi_device *device(void)
 {
     static struct tsi_device opened;
+    int rc = opened.context == NULL ? tsi_device_open("cuda", &opened) : TSOCKET_OK;
 
-    if (opened.context == NULL && tsi_device_open("cuda", &opened) != TSOCKET_OK)
-        abort();
-    return &opened;
+    if (rc == TSOCKET_OK)
+        return &opened;
+    fprintf(stderr, "%s\n", tsocket_last_error());
+    exit(rc == TSOCKET_ENOTFOUND ? NO_GPU_STATUS : 1);
+}
+
+void rig_need_device(void)
+{
+    device();
 }
 
 void rig_read(void *to, const void *from, size_t bytes)
