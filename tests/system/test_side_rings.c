@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Consumers that pause, lag and come late: nothing lost, nothing twice, nobody waits for them. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 enum {
     PATIENCE_MS = 20000,
     EVERY_MS = 1,
+    MAX_HOLD_MS = 600, /* longer than this machine stands still, hopefully */
 };
 
 static void nap(long ms)
@@ -53,10 +55,12 @@ static void *read_epochs(void *context)
 
         if (rc == TSOCKET_OK && released == TSOCKET_ELAPPED) /* this machine has stood still: it comes again */
             continue;
-        if (released != TSOCKET_OK || !holds)
+        if (released != TSOCKET_OK || !holds) {
+            print_error("next: %d, release: %d, as promised: %d, %" PRIu64 " samples before: %s\n", rc, released, holds,
+                        (uint64_t)reader->samples, tsocket_last_error());
             reader->good = false;
-        if (!reader->good)
             break;
+        }
         reader->samples += batch.valid;
     }
     return NULL;
@@ -304,7 +308,7 @@ static void who_stands_still_on_a_side_ring_gives_it_up_for_others(void **state)
                                                      .max_batch = 10,
                                                      .wait_for = 3,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *first = rig_attach(10, NULL);
     struct tsocket *second = rig_attach(5, NULL);
     struct tsocket_batch batch;
@@ -338,7 +342,7 @@ static void who_holds_the_group_too_long_is_parked_and_gets_its_batch_again(void
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *ts = rig_attach(10, NULL);
     struct tsocket_batch batch;
     struct reader other;
@@ -368,7 +372,7 @@ static void only_what_was_lost_comes_again(void **state)
                                                      .max_batch = 20,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     struct tsocket_batch batch[4];
     struct tsocket_epoch ended;
@@ -411,7 +415,7 @@ static void what_was_lost_comes_again_while_something_of_the_side_ring_is_held(v
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_batch lost, held, batch;
     struct tsocket *ts = rig_attach(10, NULL);
     struct reader other;
@@ -442,7 +446,7 @@ static void what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lo
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *ts = rig_attach(10, NULL);
     struct tsocket_batch first, second;
     struct reader other;
@@ -472,7 +476,7 @@ static void who_wants_to_be_detached_is_told_and_comes_back_with_its_token(void 
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     char token[TSOCKET_TOKEN_MAX + 1];
     struct tsocket_batch batch;
@@ -509,7 +513,7 @@ static void who_is_detached_is_told_so_also_where_nobody_can_go_back(void **stat
                                                      .capacity = 40,
                                                      .max_batch = 10,
                                                      .wait_for = 2,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     struct tsocket_batch batch;
     struct tsocket *ts;
@@ -536,7 +540,7 @@ static void who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped(void
                                                      .max_batch = 10,
                                                      .join_grace_ms = 1,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *stopped = rig_attach(10, NULL), *ts;
     struct tsocket_options options;
 
