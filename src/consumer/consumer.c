@@ -336,18 +336,24 @@ static void skip(struct tsocket *ts, uint64_t ready, uint64_t end)
     ts->skipped_now += samples;
 }
 
-/* Windows that were lost are given again before anything else. */
+/*
+ * Windows that were lost are given again before anything else. The daemon hears where that begins and where it ends,
+ * also if the way goes straight on: what is released between is no progress.
+ */
 static void steer(struct tsocket *ts)
 {
-    const struct tsc_walk *target = ts->n_lost > 0 ? &ts->lost[0] : &ts->ahead;
+    const struct tsc_walk *target = tsc_move_next(ts);
+    bool detour = ts->n_lost > 0;
 
-    if (ts->n_lost == 0 && !ts->detour)
+    if (!detour && !ts->detour)
         return;
-    if (!ts->detour)
-        ts->ahead = ts->walk;
-    ts->detour = ts->n_lost > 0;
-    if (target->epoch != ts->walk.epoch || target->until != ts->walk.until || target->round != ts->walk.round)
+    if (detour != ts->detour || target->epoch != ts->walk.epoch || target->until != ts->walk.until ||
+        target->round != ts->walk.round) {
+        if (!ts->detour)
+            ts->ahead = ts->walk;
         tsc_move_to(ts, target);
+        ts->detour = detour;
+    }
 }
 
 /* One look. TSOCKET_EAGAIN: not ready. */
@@ -444,12 +450,14 @@ static int sleep_once(struct tsocket *ts, bool to_send, int left_ms)
     return left_ms == 0 && !ts->gone ? TSOCKET_EAGAIN : TSOCKET_OK;
 }
 
-/* While work of a GPU stands behind releases, it is looked at so often: nobody says when it is done. */
+/* While work of a GPU stands behind releases, or the lifeline is full, it is looked at so often: nobody says when. */
 static int patience_ms(const struct tsocket *ts, uint64_t deadline_ns)
 {
     int left_ms = tsi_clock_left_ms(tsi_clock_ns(), deadline_ns);
 
-    return ts->held.n_pending > 0 && (left_ms < 0 || left_ms > LOOK_MS) ? LOOK_MS : left_ms;
+    if (ts->held.n_pending == 0 && ts->n_unsaid == 0)
+        return left_ms;
+    return left_ms < 0 || left_ms > LOOK_MS ? LOOK_MS : left_ms;
 }
 
 /* Room comes only from this consumer's own work, whatever the daemon does. */
@@ -474,6 +482,7 @@ static int wait_once(struct tsocket *ts, uint64_t deadline_ns)
     if (ts->gone)
         return tsc_move_come_back(ts, deadline_ns);
     tsc_handle_tell_release(ts, true);
+    tsc_move_say_lost(ts);
     told = (tsc_move_is_due(ts) ? tsc_move_ask(ts) : ask(ts)) && !ts->release_due;
     return sleep_once(ts, !told, patience_ms(ts, deadline_ns));
 }

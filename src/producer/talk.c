@@ -13,12 +13,14 @@
 #include "../ipc/log.h"
 #include "../ipc/step.h"
 #include "join.h"
+#include "owed.h"
 #include "side.h"
 #include "status.h"
 
 enum {
     MESSAGES_MAX = 4096, /* taken in one turn of the loop, so that nobody's flood stops the rest */
-    USELESS_MAX = 1000,  /* messages of a consumer in a second that change nothing */
+    USELESS_MAX = 1000,  /* messages of a consumer in a second that change nothing, or that come seldom, */
+    WORDS_MAX = 2,       /* and for each window that it may hold: that it was lost, and that it was given again */
 };
 
 /* --- saying something */
@@ -353,12 +355,30 @@ static void set(struct tsocket_producer *producer, uint32_t route, const struct 
 /* A message too many. False: it was one too many for us, and the consumer is gone. */
 static bool count_useless(struct tsocket_producer *producer, struct tsp_consumer *consumer)
 {
-    if (++consumer->useless <= USELESS_MAX)
+    uint32_t limit = USELESS_MAX + WORDS_MAX * consumer->hello.hold;
+
+    if (++consumer->useless <= limit)
         return true;
-    tsi_log('W', "stream %s: consumer %s (process %d) has sent more than %d messages in a second that change nothing",
-            consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, USELESS_MAX);
+    tsi_log('W',
+            "stream %s: consumer %s (process %d) has sent more than %" PRIu32
+            " messages in a second that change nothing",
+            consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, limit);
     tsp_talk_drop(producer, consumer, "floods the daemon");
     return false;
+}
+
+/* It has said what cannot be, as tsocket_last_error() says. */
+static void break_off(struct tsocket_producer *producer, struct tsp_consumer *consumer)
+{
+    tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
+            (int)consumer->peer.pid, tsocket_last_error());
+    tsp_talk_drop(producer, consumer, "broke the protocol");
+}
+
+void tsp_talk_owed(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot)
+{
+    if (count_useless(producer, consumer) && tsp_owed_hear(consumer, hot) != TSOCKET_OK)
+        break_off(producer, consumer);
 }
 
 /* A consumer says where it stands, because it was summoned, wants to read elsewhere, or pauses. */
@@ -370,14 +390,11 @@ static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *c
 
     consumer->place_number = said->number;
     int rc = strcmp(said->type, "PAUSE") == 0 ? tsp_side_pause(consumer, &said->place, now_ns)
-                                              : tsp_side_ask(consumer, &said->place, now_ns);
+                                              : tsp_side_ask(consumer, &said->place, said->again, now_ns);
 
     TSI_STEP(PLACE_HEARD);
-    if (rc == TSOCKET_OK)
-        return;
-    tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
-            (int)consumer->peer.pid, tsocket_last_error());
-    tsp_talk_drop(producer, consumer, "broke the protocol");
+    if (rc != TSOCKET_OK)
+        break_off(producer, consumer);
 }
 
 /* A tool asks or tells something, and gets the status as the answer. */
@@ -444,7 +461,7 @@ static void record_released(const struct tsp_consumer *consumer)
     const struct tsp_stream *ring = consumer->ring;
     uint64_t epoch = tsp_stream_epoch_of(ring, consumer->released);
 
-    if (ring->ledger != NULL && !consumer->stream->options.resident)
+    if (ring->ledger != NULL && !consumer->again && !consumer->stream->options.resident)
         tsp_ledger_released(ring->ledger, consumer->id, epoch,
                             consumer->released - tsp_stream_epoch(ring, epoch).start);
 }
@@ -515,6 +532,8 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
         tsp_side_left(consumer, hot->ring);
         break;
     case TSI_READY: /* only ever said to consumers */
+    case TSI_LOST:  /* these two are said on the lifeline */
+    case TSI_AGAIN:
         break;
     }
 }
@@ -535,6 +554,8 @@ static bool changes_something(const struct tsp_consumer *consumer, const struct 
     case TSI_LEFT:
         return consumer->side != NULL && consumer->side->serial == hot->ring;
     case TSI_READY:
+    case TSI_LOST:
+    case TSI_AGAIN:
         return false;
     }
     return false;
