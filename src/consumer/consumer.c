@@ -84,6 +84,12 @@ int tsc_handle_send(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t
     return tsi_socket_send(ts->link.socket, 0, message, sizeof(message));
 }
 
+/* A resident stream is the same positions in each pass. To the daemon they count on. */
+static uint64_t passed_before(const struct tsocket *ts)
+{
+    return ts->welcome.resident ? (ts->walk.epoch - ts->welcome.epoch) * ts->ended.samples : 0;
+}
+
 /*
  * The position below which this consumer reads nothing any more. Never past the head, for the daemon takes it as room,
  * nor past the epoch's end, where the next window does not follow the stride. A rank keeps the newest sample of its
@@ -100,7 +106,7 @@ static uint64_t release_position(const struct tsocket *ts)
     next = ts->start + tsc_handle_next_index(ts);
     if (ts->world > 1 && limit > ts->start && next >= limit)
         limit--;
-    return tsc_held_floor(&ts->held, ts->ring, MIN(next, limit));
+    return tsc_held_floor(&ts->held, ts->ring, passed_before(ts) + MIN(next, limit));
 }
 
 /* Small steps are saved up, unless this consumer is about to wait (maybe for this very room) or may be away for long.
@@ -185,6 +191,7 @@ static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struc
     tsc_witness_first(ts, batch, ts->held.next);
     if (!tsi_control_still_holds(ts->ring->control, window->position))
         return elapsed(ts, window->position);
+    window->position += passed_before(ts);
     *batch_out = *batch;
     batch_out->id = tsc_held_add(&ts->held, window);
     ts->skipped_now = 0;

@@ -42,7 +42,8 @@
 enum tsi_kind {
     TSI_WANT = 1, /* a: epoch, b: index: tell me when the samples before `index` of that epoch are ready, or it ended */
     TSI_READY,    /* look again */
-    TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far */
+    TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far. In a resident
+                     stream positions count on: each pass since WELCOME adds its length */
     TSI_SKIPPED,  /* a: position, b: so many samples from there I leave out, because I lag */
     TSI_LEFT,     /* of the side ring `ring` I hold nothing any more */
 

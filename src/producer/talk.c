@@ -14,6 +14,7 @@
 #include "../ipc/step.h"
 #include "join.h"
 #include "owed.h"
+#include "setting.h"
 #include "side.h"
 #include "status.h"
 
@@ -259,59 +260,6 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
 
 /* --- settings of a consumer, changed while it runs */
 
-/* "30", "30s", "500ms"; false: none of these, or more than a year. */
-static bool get_duration(const char *text, uint64_t *ns_out)
-{
-    char *end;
-    double value = strtod(text, &end);
-    bool ms = strcmp(end, "ms") == 0;
-
-    if (end == text || !(value >= 0 && value <= 31536000.0) || !(ms || *end == '\0' || strcmp(end, "s") == 0))
-        return false;
-    *ns_out = (uint64_t)(value * (double)(ms ? TSI_NS_PER_MS : TSI_NS_PER_S));
-    return true;
-}
-
-static bool set_on_lag(struct tsp_consumer *consumer, const char *value)
-{
-    static const char *const words[] = {
-        [TSOCKET_LAG_PARK] = "park", [TSOCKET_LAG_SKIP] = "skip", [TSOCKET_LAG_DETACH] = "detach"};
-
-    for (int i = TSOCKET_LAG_PARK; i <= TSOCKET_LAG_DETACH; i++) {
-        if (strcmp(value, words[i]) == 0) {
-            consumer->hello.on_lag = (enum tsocket_on_lag)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool set_max_lag(struct tsp_consumer *consumer, const char *value)
-{
-    char *end;
-    unsigned long long samples = strtoull(value, &end, 10);
-
-    if (end == value || *end != '\0' || value[0] == '-' || samples > TSI_NUMBER_MAX)
-        return false;
-    consumer->max_lag = samples;
-    return true;
-}
-
-/* "KEY=VALUE". False: not a setting. */
-static bool change(struct tsp_consumer *consumer, const char *setting)
-{
-    const char *value = strchr(setting, '=');
-    size_t len = value != NULL ? (size_t)(value - setting) : 0;
-
-    if (len == 8 && strncmp(setting, "max-hold", len) == 0)
-        return get_duration(value + 1, &consumer->max_hold_ns);
-    if (len == 6 && strncmp(setting, "on-lag", len) == 0)
-        return set_on_lag(consumer, value + 1);
-    if (len == 7 && strncmp(setting, "max-lag", len) == 0)
-        return set_max_lag(consumer, value + 1);
-    return false;
-}
-
 static int set_all(struct tsocket_producer *producer, const struct tsi_hello *said)
 {
     const struct tsp_stream *stream = find_stream(producer, said->stream);
@@ -324,7 +272,7 @@ static int set_all(struct tsocket_producer *producer, const struct tsi_hello *sa
 
         if (consumer->stream != stream || strcmp(consumer->hello.name, said->name) != 0)
             continue;
-        if (!change(consumer, said->setting))
+        if (!tsp_setting_change(consumer, said->setting))
             return tsi_fail(TSOCKET_EINVAL,
                             "\"%s\" is no setting; there are max-hold=DURATION (30s, 500ms; 0: no limit), "
                             "on-lag=park|skip|detach and max-lag=SAMPLES (0: no limit)",
@@ -456,20 +404,38 @@ static void count_received(struct tsp_consumer *consumer, uint64_t received)
         consumer->received = received;
 }
 
+/* Of a resident stream it counts on from pass to pass. */
+static void record_passed(const struct tsp_consumer *consumer)
+{
+    uint64_t len = tsp_stream_epoch(consumer->ring, 0).len;
+
+    if (len > 0)
+        tsp_ledger_released(consumer->ring->ledger, consumer->id, consumer->epoch + consumer->released / len,
+                            consumer->released % len);
+}
+
 static void record_released(const struct tsp_consumer *consumer)
 {
     const struct tsp_stream *ring = consumer->ring;
     uint64_t epoch = tsp_stream_epoch_of(ring, consumer->released);
 
-    if (ring->ledger != NULL && !consumer->again && !consumer->stream->options.resident)
+    if (consumer->stream->options.resident)
+        record_passed(consumer);
+    else if (!consumer->again)
         tsp_ledger_released(ring->ledger, consumer->id, epoch,
                             consumer->released - tsp_stream_epoch(ring, epoch).start);
+}
+
+/* Nothing behind it can have been read. */
+static uint64_t furthest(const struct tsp_consumer *consumer)
+{
+    return consumer->stream->options.resident ? TSI_NUMBER_MAX : consumer->ring->published;
 }
 
 /* Only upwards, and only to what has been published: anything else would give away others' memory. */
 static void hear_release(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot)
 {
-    if (hot->a > consumer->ring->published) {
+    if (hot->a > furthest(consumer)) {
         tsi_log('W', "stream %s: consumer %s (process %d) releases position %" PRIu64 ", the head is at %" PRIu64,
                 consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, hot->a,
                 consumer->ring->published);
@@ -495,7 +461,7 @@ void tsp_talk_last_words(struct tsp_consumer *consumer, const struct tsi_hot *ho
 {
     count_received(consumer, hot->b);
     if (is_current(consumer, hot) && consumer->state == TSP_READING && hot->a > consumer->released &&
-        hot->a <= consumer->ring->published) {
+        hot->a <= furthest(consumer)) {
         consumer->released = hot->a;
         record_released(consumer);
     }

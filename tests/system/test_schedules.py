@@ -132,7 +132,7 @@ class Schedule:
         allowed = ["skipped"] if any(t.skips for t in self.run.trainers) else []
         if any(t.killed or t.came_too_late() or self.cannot_go_back(t) for t in ranks) or len(begun) > 1:
             allowed.append("no_rank")
-        verify(self.test, self.ledger, allowed)
+        self.proof = verify(self.test, self.ledger, allowed)
 
 
 class SchedulesTest(SystemTest):
@@ -153,20 +153,21 @@ class SchedulesTest(SystemTest):
         self.assertEqual(complaints, [])
 
     def test_whatever_happens_everybody_gets_everything_once(self):
-        done = 0
+        done = lost = 0
         for number in self.numbers():
             with self.subTest(schedule=number):
                 schedule = None
                 try:
                     schedule = Schedule(self, number)
                     schedule.play()
+                    lost += sum(consumer["lost"] > 0 for consumer in schedule.proof["consumers"])
                 except AssertionError as e:
                     raise AssertionError(f"schedule {number}: {schedule and schedule.run.args}\n{schedule and schedule.run.trainers}\n"
                                          f"{schedule and schedule.said}\n{e}") from None
                 finally:
                     self.clear()
             done += 1
-        print(f"{done} schedules", flush=True)
+        print(f"{done} schedules, {lost} consumers that lost windows", flush=True)
 
 
 if __name__ == "__main__":
