@@ -33,6 +33,7 @@ class Schedule:
         self.ledger = os.path.join(test.folder, "ledger")
         self.run = Run(test, self.args(), name="main")
         self.said = []
+        self.proof = None  # what verify says at the end
 
     def pick(self, *what):
         return self.chance.choice(what)
