@@ -170,7 +170,7 @@ static void count(struct tsocket *ts, uint32_t valid)
 /* Samples that the epoch had lost before that index. Of one that is whole as far as was seen, the page says so. */
 static uint64_t removed_before(const struct tsocket *ts, uint64_t index)
 {
-    if (ts->len_seen == ts->welcome.epoch_samples)
+    if (index == 0 || ts->len_seen == ts->welcome.epoch_samples)
         return 0;
     return tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + index - 1);
 }
@@ -184,8 +184,8 @@ static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struc
     window->after = ts->walk.from;
     window->valid = batch->valid;
     window->again = ts->detour;
-    if (batch->valid > 0) {
-        window->after.index = batch->first + batch->valid;
+    if (batch->valid > 0) { /* a rank needs its last sample still: there may be none behind, and windows to be padded */
+        window->after.index = batch->first + batch->valid - (ts->world > 1);
         window->after.removed = removed_before(ts, window->after.index);
     }
     tsc_witness_first(ts, batch, ts->held.next);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Consumers that pause, lag and come late: nothing lost, nothing twice, nobody waits for them. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,10 +54,12 @@ static void *read_epochs(void *context)
 
         if (rc == TSOCKET_OK && released == TSOCKET_ELAPPED) /* this machine has stood still: it comes again */
             continue;
-        if (released != TSOCKET_OK || !holds)
+        if (released != TSOCKET_OK || !holds) {
+            print_error("next: %d, release: %d, as promised: %d, %" PRIu64 " samples before: %s\n", rc, released, holds,
+                        (uint64_t)reader->samples, tsocket_last_error());
             reader->good = false;
-        if (!reader->good)
             break;
+        }
         reader->samples += batch.valid;
     }
     return NULL;
@@ -149,6 +152,67 @@ static void who_pauses_holds_nobody_up_and_goes_on_where_it_was(void **state)
         expect_rest(ts, epoch, 0, 7, 103);
     reader_finish(&other);
     tsocket_close(ts);
+    rig_close(rig);
+}
+
+/* The value of the last sample of the epoch that it is about to read. */
+static int64_t read_epoch(struct tsocket *ts)
+{
+    int64_t last = -1;
+    int rc;
+
+    do {
+        struct tsocket_batch batch;
+
+        rc = tsocket_next(ts, PATIENCE_MS, &batch);
+        if (rc != TSOCKET_OK)
+            continue;
+        last = rig_number(batch.data[0], batch.count - 1);
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    } while (rc == TSOCKET_OK);
+    assert_int_equal(rc, TSOCKET_EPOCH_END);
+    return last;
+}
+
+/* Half of the samples are bad, so that no rank's last window has any; what it is padded with must be made again. */
+static void a_rank_without_samples_left_is_padded_with_the_last_one_after_a_pause(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 24,
+                                                     .epochs = 4,
+                                                     .capacity = 40,
+                                                     .max_batch = 10,
+                                                     .on_bad = TSOCKET_BAD_SKIP,
+                                                     .bad_every = 2,
+                                                     .wait_for = 2,
+                                                     .side_rings = 1});
+    struct tsocket *other = rig_attach(4, NULL), *ts;
+    struct tsocket_options options;
+    struct tsocket_batch batch;
+    int64_t last;
+
+    (void)state;
+    tsocket_options_init(&options);
+    options.shard_world = 2;
+    ts = rig_attach(4, &options);
+    for (uint64_t first = 0; first < 12; first += 8) {
+        assert_int_equal(tsocket_next(ts, PATIENCE_MS, &batch), TSOCKET_OK);
+        assert_int_equal(batch.valid, 4);
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    }
+    assert_int_equal(tsocket_pause(ts), TSOCKET_OK);
+    last = read_epoch(other);
+    for (uint64_t epoch = 1; epoch < 4; epoch++)
+        assert_int_not_equal(read_epoch(other), last);
+    assert_int_equal(tsocket_next(ts, PATIENCE_MS, &batch), TSOCKET_OK);
+    assert_int_equal(batch.epoch, 0);
+    assert_int_equal(batch.valid, 0);
+    assert_int_equal(batch.count, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(rig_number(batch.data[0], i), last);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    rig_expect_epoch_end(ts, 0, 12);
+    tsocket_close(ts);
+    tsocket_close(other);
     rig_close(rig);
 }
 
@@ -630,6 +694,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pause_that_nobody_notices_changes_nothing),
         cmocka_unit_test(who_pauses_holds_nobody_up_and_goes_on_where_it_was),
+        cmocka_unit_test(a_rank_without_samples_left_is_padded_with_the_last_one_after_a_pause),
         cmocka_unit_test(a_pause_needs_a_side_ring_and_free_hands),
         cmocka_unit_test(a_side_ring_serves_one_after_the_other),
         cmocka_unit_test(who_stands_still_on_a_side_ring_gives_it_up_for_others),
