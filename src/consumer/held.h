@@ -30,7 +30,7 @@ struct tsc_walk {
 };
 
 struct tsc_window {
-    uint64_t position; /* nothing of it lies below */
+    uint64_t position; /* nothing of it lies below; of a resident stream, as RELEASE counts it */
     struct tsc_ring *ring;
     struct tsc_walk walk;   /* that leads to it */
     struct tsi_place after; /* where it ends; of a rank, a sample before that */

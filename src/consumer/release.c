@@ -31,6 +31,8 @@ static int give_back(struct tsocket *ts, uint64_t id)
     if (window->ring != ts->ring)
         tsc_move_leave_unused(ts);
     tsc_move_unmap_unused(ts);
+    if (whole && window->again)
+        tsc_move_note_again(ts, window);
     if (whole)
         return TSOCKET_OK;
     tsc_move_note_lost(ts, window);
