@@ -13,7 +13,8 @@
 
 It is Python alone, over libtsocket.so by ctypes. Neither numpy nor torch is imported before it is used.
 """
-from ._array import Array
+from ._array import Array, HostArray
+from ._device import DeviceArray
 from ._library import __version__, library_path
 from .errors import (BadSample, Busy, Device, Elapsed, Error, Forked, Gone, Held, Invalid, LibraryMismatch,
                      LibraryNotFound, Lost, NotFound, OutOfMemory, Protocol, Refused, ResumeError, StreamEnd, System, Timeout)
@@ -21,7 +22,7 @@ from .loader import Batch, EndedEpoch, Field, Loader
 from .producer import Producer
 
 __all__ = [
-    "Array", "Batch", "EndedEpoch", "Field", "Loader", "Producer", "library_path", "__version__",
+    "Array", "Batch", "DeviceArray", "EndedEpoch", "Field", "HostArray", "Loader", "Producer", "library_path", "__version__",
     "BadSample", "Busy", "Device", "Elapsed", "Error", "Forked", "Gone", "Held", "Invalid", "LibraryMismatch",
     "LibraryNotFound", "Lost", "NotFound", "OutOfMemory", "Protocol", "Refused", "ResumeError", "StreamEnd", "System", "Timeout",
 ]

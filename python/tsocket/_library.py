@@ -41,12 +41,14 @@ ELAPPED = -4
 EHELD = -5
 EREFUSED = -7
 ENOTFOUND = -8
+EFORK = -10
 EINTR = -11
 
 LAST = {"keep": 0, "drop": 1, "pad": 2}
 JOIN = {"wait": 0, "now": 1, "catch-up": 2}
 ON_LAG = {"park": 0, "skip": 1, "detach": 2}
 ON_BAD_FAIL = 1
+MEMORY_HOST = 0
 
 
 class Dtype:
@@ -187,6 +189,8 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_describe", integer, handle, out(Info))
     call("tsocket_next", integer, handle, integer, out(Batch))
     call("tsocket_release", integer, handle, out(Batch))
+    call("tsocket_release_after", integer, handle, out(Batch), handle)
+    call("tsocket_copy", integer, handle, out(Batch), ctypes.c_uint32, handle)
     call("tsocket_flush", integer, handle)
     call("tsocket_position", integer, handle, out(ctypes.c_uint64), out(ctypes.c_uint64))
     call("tsocket_ended_epoch", integer, handle, out(Epoch))
@@ -196,6 +200,8 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_close", None, handle)
     call("tsocket_conversion_init", None, out(Conversion))
     call("tsocket_convert", integer, out(Conversion), handle, ctypes.c_uint64, ctypes.c_uint64, handle)
+    call("tsocket_convert_on", integer, handle, out(Conversion), handle, handle, ctypes.c_uint64, ctypes.c_uint64, handle,
+         handle)
     call("tsocket_producer_options_init", None, out(ProducerOptions))
     call("tsocket_stream_options_init", None, out(StreamOptions))
     call("tsocket_producer_open", integer, out(ProducerOptions), out(handle))

@@ -13,14 +13,16 @@ import warnings
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _library
-from ._array import Array
+from ._array import Array, HostArray
+from ._device import LEGACY_STREAM, NO_STREAM, DeviceArray, stream_number
 from ._handle import Handle, Window
-from .errors import Error, Gone, Held, Invalid, ResumeError, StreamEnd, Timeout
+from .errors import Error, Gone, Held, Invalid, Lost, ResumeError, StreamEnd, Timeout
 
 SLICE_MS = 100  # the longest wait in one piece: a signal that comes just before it is noticed after so long
 FOREVER_S = 1e9
 STATE_VERSION = 2
 
+FieldPlace = Tuple[int, _library.Dtype, Tuple[int, ...]]  # number, dtype, shape of a sample
 Shard = Union[None, str, Tuple[int, int]]
 State = Union[str, Mapping[str, Any]]
 
@@ -44,16 +46,18 @@ class EndedEpoch(NamedTuple):
 
 
 class Batch(Mapping):
-    """Samples of one epoch, field by field: batch["image"] is an Array, dict(batch) all of them.
+    """Samples of one epoch, field by field: batch["image"] is an Array, dict(batch) all of them: HostArrays, or
+    DeviceArrays where the loader reads in a GPU.
 
     It is released when the loader is asked for the next one, except what is kept of it: an array or tensor that was
     made of a field, or the batch itself by keep(). What is kept takes up room in the ring, and one of `hold`.
     """
 
-    __slots__ = ("epoch", "own_epoch", "first", "count", "valid", "skipped", "_fields", "_window", "_skip", "_kept")
+    __slots__ = ("epoch", "own_epoch", "first", "count", "valid", "skipped", "_fields", "_window", "_skip", "_kept",
+                 "_device")
 
-    def __init__(self, fields: Dict[str, Tuple[int, _library.Dtype, Tuple[int, ...]]], window: Window, skip: int,
-                 own_epoch: int) -> None:
+    def __init__(self, fields: Dict[str, FieldPlace], window: Window, skip: int, own_epoch: int,
+                 device: Optional[int] = None) -> None:
         batch = window.batch
         self.epoch: int = batch.epoch  # the stream's
         self.own_epoch: int = own_epoch  # of this trainer: 0 in its first
@@ -65,12 +69,15 @@ class Batch(Mapping):
         self._window: Optional[Window] = window
         self._skip = skip  # samples at its beginning that are none of ours
         self._kept = False
+        self._device = device  # the GPU's ordinal; None: host memory
 
     def __getitem__(self, name: str) -> Array:
         number, dtype, shape = self._fields[name]
         window = self._held()
         address = window.batch.data[number] + self._skip * math.prod(shape) * dtype.size
-        return Array(address, dtype, (self.count, *shape), window)
+        if self._device is None:
+            return HostArray(address, dtype, (self.count, *shape), window)
+        return DeviceArray(address, dtype, (self.count, *shape), window, self._device, number)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -97,14 +104,22 @@ class Batch(Mapping):
         self._kept = True
         return self
 
-    def release(self) -> None:
+    def release(self, stream: Any = None) -> None:
         """Gives the batch back now; what was made of its fields stays valid and keeps it for as long. Raises Lost where
-        it was written over before: what was read of it is worthless, and it will come again."""
+        it was written over before: what was read of it is worthless, and it will come again.
+
+        stream   a stream of the GPU (an int, one of torch's or CuPy's): the room is used again behind what is queued there
+                 now; -1: at once, for whoever has waited. None: the loader's, or the one that DLPack's consumer named. Raises
+                 Device where the driver refuses it; the batch then stays held until the loader is closed.
+        """
         window, self._window = self._window, None
         if window is not None:
+            if stream is not None:
+                number = stream_number(stream)
+                window.stream = None if number == NO_STREAM else number
             handle, number = window.handle, window.batch.id
             del window
-            handle.say_lost(number)
+            handle.say(number)
 
     def _let_go(self) -> None:
         self._window = None
@@ -135,6 +150,10 @@ class Loader:
                      where it was when it comes back; "skip", also, and when it is more than max_lag samples behind the
                      newest it leaves samples out; "detach", Elapsed is raised
     resume           a state_dict(), or a token: goes on where that was taken
+    device           where the data is wanted: "host"; "cuda", "cuda:N", "cuda:GPU-UUID", on a GPU; None: on a GPU where the
+                     daemon has it on one. What it came to is `loader.device`
+    stream           the stream of that GPU on which batches are read, and behind whose work they are released: an int, or a
+                     stream of torch or CuPy; None: the one that DLPack's consumer names, or the default one
     consumer_name    what `tsocketctl status` shows; None: the script's name
 
     From here on the daemon and all other trainers wait for this one, so close it when it is no longer needed: close(),
@@ -146,7 +165,8 @@ class Loader:
                  join: str = "catch-up", shard: Shard = None, epochs: Optional[int] = None,
                  fields: Optional[Sequence[str]] = None, timeout: Optional[float] = None,
                  connect_timeout: Optional[float] = 0.0, reconnect: Optional[float] = 0.0, on_lag: str = "park",
-                 max_lag: int = 0, resume: Optional[State] = None, consumer_name: Optional[str] = None) -> None:
+                 max_lag: int = 0, resume: Optional[State] = None, device: Optional[str] = "host", stream: Any = None,
+                 consumer_name: Optional[str] = None) -> None:
         self.name = name
         self.batch_size = _positive("batch_size", batch_size)
         self.rank, self.world = resolve_shard(shard)
@@ -158,6 +178,8 @@ class Loader:
         self._options.reconnect_ms = -1 if reconnect is None else round(reconnect * 1000)
         self._options.on_lag = _choice("on_lag", on_lag, _library.ON_LAG)
         self._options.max_lag = max_lag
+        self._options.device = device.encode() if device is not None else None
+        self._stream = stream_number(stream) if stream is not None else None
         state = _state_of(resume) if resume is not None else {"token": None, "own_epoch": 0}
         self._begin(self._attach(state), state)
         if "sample" in state:
@@ -175,6 +197,7 @@ class Loader:
     def _begin(self, handle: Handle, state: Mapping[str, Any]) -> None:
         self._handle = handle
         self._by_name = _fields_of(handle.info)
+        self._device: Optional[int] = handle.info.device if handle.info.memory != _library.MEMORY_HOST else None
         self._epoch_samples: int = handle.info.epoch_samples
         epoch, first = handle.position()
         self._first_place = self._place = (epoch, first - self.rank * self.batch_size)  # of the next batch
@@ -221,6 +244,11 @@ class Loader:
             return None
         return EndedEpoch(ended.epoch, ended.own_epoch + self._first_own_epoch, ended.samples, ended.received,
                           ended.skipped)
+
+    @property
+    def device(self) -> str:
+        """Where the batches are: "host", or "cuda:N" with the GPU's ordinal in this process."""
+        return "host" if self._device is None else f"cuda:{self._device}"
 
     @property
     def resident(self) -> bool:
@@ -279,7 +307,7 @@ class Loader:
     def _batch(self, window: Window, skip: int) -> Batch:
         raw = window.batch
         self._place = (raw.epoch, self._end_of(raw))
-        return Batch(self._by_name, window, skip, raw.own_epoch + self._first_own_epoch)
+        return Batch(self._by_name, window, skip, raw.own_epoch + self._first_own_epoch, self._device)
 
     def _end_of(self, raw: _library.Batch) -> int:
         """Where the group of ranks goes on after the round that this batch belongs to."""
@@ -296,7 +324,7 @@ class Loader:
         while True:
             rc = self._handle.next(timeout_ms, raw)
             if rc == _library.OK:
-                return Window(self._handle, raw)
+                return self._window(raw)
             if rc == _library.EPOCH_END:
                 self._place = (self._place[0] + 1, 0)
                 return None
@@ -310,7 +338,15 @@ class Loader:
                 raise Timeout(f"{self.name}: no batch came within {self._timeout:g} s")
             timeout_ms = min(SLICE_MS, math.ceil(left_ms))
 
+    def _window(self, raw: _library.Batch) -> Window:
+        if self._stream is not None:
+            return Window(self._handle, raw, self._stream if self._stream != NO_STREAM else None, fixed=True)
+        return Window(self._handle, raw, LEGACY_STREAM if self._device is not None else None)
+
     def _failure(self, rc: int) -> Error:
+        if rc == _library.ELAPPED and self._options.on_lag != _library.ON_LAG["detach"]:
+            self._handle.lost += 1  # before the work that was queued with it had been done
+            return Lost(str(_library.error_of(rc)))
         if rc != _library.EHELD:
             return _library.error_of(rc)
         return Held(f"{self.name}: {self.held} batches are held, by arrays or tensors that were made of them or by keep(), "
@@ -327,6 +363,9 @@ class Loader:
         rc = self._handle.pause()
         if rc == _library.EHELD:
             gc.collect()  # what is held by dead cycles alone is not held
+            rc = self._handle.pause()
+        while rc == _library.EHELD and self._handle.held == 0:  # but by work on a stream
+            time.sleep(0.001)
             rc = self._handle.pause()
         _library.check(rc)
 
@@ -512,7 +551,6 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
              fields: Optional[Sequence[str]], consumer_name: Optional[str]) -> _library.Options:
     options = _library.Options()
     _library.load().tsocket_options_init(options)
-    options.device = b"host"  # an Array is memory that this process can read
     options.hold = _positive("hold", hold)
     options.last = _choice("last", last, _library.LAST)
     options.join = _choice("join", join, _library.JOIN)
@@ -522,7 +560,6 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
         raise Invalid(f"fields is the string {fields!r}; it must be a list of names")
     options.fields = ",".join(fields).encode() if fields is not None else None
     options.consumer_name = (consumer_name or os.path.basename(sys.argv[0]) or "python").encode()
-    options.device = b"host"  # what NumPy and buffers of the interpreter can reach
     return options
 
 
@@ -541,7 +578,7 @@ def _connect(name: str, batch_size: int, options: _library.Options, timeout: Opt
                 raise
 
 
-def _fields_of(info: _library.Info) -> Dict[str, Tuple[int, _library.Dtype, Tuple[int, ...]]]:
+def _fields_of(info: _library.Info) -> Dict[str, FieldPlace]:
     found = {}
     for number in range(info.n_fields):
         field = info.fields[number]

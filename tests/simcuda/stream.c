@@ -274,10 +274,15 @@ static struct tsi_cu_stream *create_stream(struct tsi_cu_context *context)
     return stream;
 }
 
-/* The stream that a call means: NULL is the context's own. */
+/*
+ * The stream that a call means: NULL and CU_STREAM_LEGACY are the context's own, and so is CU_STREAM_PER_THREAD here,
+ * for as far as a single thread can tell.
+ */
 static struct tsi_cu_stream *stream_of(struct tsi_cu_context *context, struct tsi_cu_stream *stream)
 {
-    if (stream != NULL)
+    const uintptr_t per_thread = 2;
+
+    if ((uintptr_t)stream > per_thread)
         return stream;
     if (context->null_stream == NULL)
         context->null_stream = create_stream(context);
@@ -472,7 +477,10 @@ int cuEventRecord(struct tsi_cu_event *event, struct tsi_cu_stream *stream)
 
     if (result != TSI_CU_SUCCESS)
         return result;
-    if (event->context != (stream != NULL ? stream->context : context))
+    stream = stream_of(context, stream);
+    if (stream == NULL)
+        return sim_leave(TSI_CU_ERROR_OUT_OF_MEMORY);
+    if (event->context != stream->context)
         return sim_leave(TSI_CU_ERROR_INVALID_HANDLE);
     event->recorded++;
     result = give_event(context, stream, RECORD, event);
