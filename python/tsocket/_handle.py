@@ -31,7 +31,7 @@ class Window:
     """A batch of the library's that is held; released when nobody refers to it any more: at once where `stream` is None,
     else behind the work of that stream (see _device.py)."""
 
-    __slots__ = ("batch", "handle", "stream", "_fixed", "_reader", "__weakref__")
+    __slots__ = ("batch", "handle", "stream", "_fixed", "_reader", "_unread", "__weakref__")
 
     def __init__(self, handle: "Handle", batch: _library.Batch, stream: Optional[int] = None, fixed: bool = False) -> None:
         self.batch = batch
@@ -39,6 +39,7 @@ class Window:
         self.stream = stream
         self._fixed = fixed  # the loader's owner has named it
         self._reader: Optional[int] = None  # the stream that a reader has named
+        self._unread = False
 
     def read_on(self, stream: int) -> None:
         """Somebody reads this memory on that stream. Invalid: somebody does on another one."""
@@ -49,8 +50,14 @@ class Window:
                           "behind one of them only; let one wait for the other, and name that one: Loader(..., stream=...)")
         self._reader = self.stream = stream
 
+    def put_back(self) -> None:
+        """Unread, by whoever is the only one that refers to it: next gives it again."""
+        self.handle.put_back(self.batch)
+        self._unread = True
+
     def __del__(self) -> None:
-        self.handle.give_back(self.batch, self.stream)
+        if not self._unread:
+            self.handle.give_back(self.batch, self.stream)
 
 
 class Handle:
@@ -97,6 +104,13 @@ class Handle:
         """Nobody reads the batch any more, but for what is queued on the stream. Never waits."""
         self._returned.append((batch, stream))
         self._work_off()
+
+    def put_back(self, batch: _library.Batch) -> None:
+        """tsocket_put_back."""
+        with self._lock:
+            self._check_open()
+            _library.check(self._library.tsocket_put_back(self._pointer, batch))
+            self._held -= 1
 
     def say(self, number: int) -> None:
         """Raises what came of the release of the batch of that id (Lost), as far as is known, if nobody has been told."""

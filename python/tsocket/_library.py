@@ -98,7 +98,7 @@ class Info(ctypes.Structure):
     _fields_ = [
         ("daemon", ctypes.c_char * (NAME_MAX + 1)), ("stream", ctypes.c_char * (NAME_MAX + 1)),
         ("n_fields", ctypes.c_uint32), ("fields", Field * FIELDS_MAX), ("batch_size", ctypes.c_uint32),
-        ("epoch_samples", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
+        ("epoch_samples", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("first_batches", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
         ("position", ctypes.c_uint64), ("first", ctypes.c_uint64), ("capacity", ctypes.c_uint64),
         ("resident", ctypes.c_bool), ("catch_up", ctypes.c_bool), ("memory", ctypes.c_int), ("device", ctypes.c_int),
         ("device_uuid", ctypes.c_char * 48)]
@@ -189,6 +189,7 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_describe", integer, handle, out(Info))
     call("tsocket_next", integer, handle, integer, out(Batch))
     call("tsocket_release", integer, handle, out(Batch))
+    call("tsocket_put_back", integer, handle, out(Batch))
     call("tsocket_release_after", integer, handle, out(Batch), handle)
     call("tsocket_copy", integer, handle, out(Batch), ctypes.c_uint32, handle)
     call("tsocket_flush", integer, handle)

@@ -121,6 +121,12 @@ class Batch(Mapping):
             del window
             handle.say(number)
 
+    def _put_back(self) -> None:
+        """It has not been read, and comes again."""
+        window, self._window = self._window, None
+        assert window is not None
+        window.put_back()
+
     def _let_go(self) -> None:
         self._window = None
 
@@ -204,8 +210,6 @@ class Loader:
         self._first_own_epoch: int = state["own_epoch"]  # the number that the first epoch has for this trainer
         self._over = self._epochs is not None and state["own_epoch"] >= self._epochs
         self._target: Optional[Dict[str, Any]] = None  # a place that is to be reached, and is not yet
-        self._peeked: Optional[Batch] = None
-        self._before_peek: Dict[str, Any] = {}  # the state then
         self._local = threading.local()
 
     # --- what is there
@@ -223,11 +227,19 @@ class Loader:
         return self._epoch_samples
 
     def __len__(self) -> int:
-        """Batches of the epoch that is read or comes next, if all its samples are good; TypeError where the producer
-        does not know."""
-        epoch, first = self._first_place
-        partial = self._place[0] == epoch and not self._handle.info.catch_up
-        samples = self.samples - (first if partial else 0)
+        """Batches of the epoch that is read or comes next, if all its samples are good: of one that begins in its middle,
+        those that this loader gets of it. TypeError where the producer does not know."""
+        stride, epoch = self.batch_size * self.world, self._place[0]
+        if self._target is not None:  # what lies before it is received, but not handed out
+            epoch, sample = self._target["epoch"], self._target["sample"]
+            begin = self._first_place[1] if epoch == self._first_place[0] else 0
+            return max(0, self._batches_in(self.samples - begin) - (sample - begin) // stride)
+        if epoch == self._first_place[0]:
+            self.samples  # or a TypeError
+            return self._handle.info.first_batches
+        return self._batches_in(self.samples)
+
+    def _batches_in(self, samples: int) -> int:
         stride = self.batch_size * self.world
         return samples // stride if self._last == "drop" else -(-samples // stride)
 
@@ -274,20 +286,21 @@ class Loader:
         """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
         """
         while True:
-            before = self.state_dict()
+            before = (self._place, self._target)
             try:
                 batch = self._next_batch()
             except StreamEnd:
                 return
-            if batch is not None:  # None: an epoch that a resumed run had finished already
-                self._peeked, self._before_peek = batch, before
-                yield batch.own_epoch
+            if batch is None:  # an epoch that a resumed run had finished already
+                continue
+            own_epoch = batch.own_epoch
+            self._local.batch = None
+            batch._put_back()
+            self._place, self._target = before
+            yield own_epoch
 
     def _next_batch(self) -> Optional[Batch]:
         """The next batch; None at the epoch's end."""
-        peeked, self._peeked = self._peeked, None
-        if peeked is not None:
-            return peeked
         self._pass_current()
         if self._target is not None:
             batch = self._go_to_target()
@@ -357,8 +370,8 @@ class Loader:
 
     def pause(self) -> None:
         """For a time without batches, such as a validation: the others do not wait for this loader until it asks for the
-        next one, and then it goes on exactly where it was. Releases the current batch; Held: others are kept, or the
-        epoch that epochs() has just begun waits with its first. Refused: the stream has no side ring."""
+        next one, and then it goes on exactly where it was. Releases the current batch; Held: others are kept. Refused: the
+        stream has no side ring."""
         self._pass_current()
         rc = self._handle.pause()
         if rc == _library.EHELD:
@@ -390,8 +403,6 @@ class Loader:
         `batch`, which is not released yet, where batches are fetched ahead of what is trained on."""
         if batch is None and self._target is not None:
             return dict(self._target)
-        if batch is None and self._peeked is not None:
-            return dict(self._before_peek)
         raw = batch._held().batch if batch is not None else None
         epoch, sample = (raw.epoch, self._end_of(raw)) if raw is not None else self._place
         token = self._handle.token(raw)
@@ -424,7 +435,7 @@ class Loader:
 
     def _leave_out(self, state: Mapping[str, Any]) -> None:
         """Has everything before that place received and left unread."""
-        if self._place != self._first_place or self._peeked is not None:
+        if self._place != self._first_place:
             raise ResumeError("load_state_dict comes too late: the loader has handed out batches already")
         place = (int(state["epoch"]), int(state["sample"]))
         if place < self._place:
@@ -467,10 +478,9 @@ class Loader:
         self._handle.flush()
 
     def _let_go(self) -> None:
-        for batch in (self._peeked, getattr(self._local, "batch", None)):
-            if batch is not None:
-                batch._let_go()
-        self._peeked = None
+        batch = getattr(self._local, "batch", None)
+        if batch is not None:
+            batch._let_go()
         self._local = threading.local()
 
     def close(self) -> None:

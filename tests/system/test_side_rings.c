@@ -372,6 +372,36 @@ static void what_was_lost_comes_again_while_something_of_the_side_ring_is_held(v
     rig_close(rig);
 }
 
+/* Put back are: the newest batch, before a pause; the one before it; and the newest of those that came again. */
+static void what_is_put_back_comes_again_from_wherever_it_is(void **state)
+{
+    struct rig *rig = rig_open(
+        &(struct rig_options){.epoch_samples = 100, .epochs = 3, .capacity = 40, .max_batch = 10, .side_rings = 1});
+    struct tsocket *ts = rig_attach(10, NULL);
+    struct tsocket_batch first, second;
+    struct tsocket_epoch ended;
+
+    (void)state;
+    rig_expect_batch(ts, 0, 0, 10, &first);
+    assert_int_equal(tsocket_pause(ts), TSOCKET_EHELD);
+    assert_int_equal(tsocket_put_back(ts, &first), TSOCKET_OK);
+    assert_int_equal(tsocket_pause(ts), TSOCKET_OK);
+    rig_expect_batch(ts, 0, 0, 10, &first);
+    rig_expect_batch(ts, 0, 10, 10, &second);
+    assert_int_equal(tsocket_put_back(ts, &first), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &second), TSOCKET_OK);
+    for (int i = 0; i < 2; i++) {
+        rig_expect_batch(ts, 0, 0, 10, &first);
+        assert_int_equal(i == 0 ? tsocket_put_back(ts, &first) : tsocket_release(ts, &first), TSOCKET_OK);
+    }
+    expect_rest(ts, 0, 20, 10, 100);
+    assert_int_equal(tsocket_ended_epoch(ts, &ended), TSOCKET_OK);
+    assert_int_equal(ended.received, 100);
+    rig_expect_batch(ts, 1, 0, 10, &first);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 /* It goes on behind the second while it holds the first, as it may: from there to there is more than two batches. */
 static void what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lost(void **state)
 {
@@ -554,6 +584,7 @@ static void who_comes_late_gets_the_whole_epoch_in_two_parts(void **state)
     assert_int_equal(tsocket_describe(late, &info), TSOCKET_OK);
     assert_true(info.catch_up && info.epoch == 0 && info.first > 0 && info.first <= 510);
     assert_int_equal((1000 - info.first) % 9, 0);
+    assert_int_equal(info.first_batches, (1000 - info.first) / 9 + (info.first + 8) / 9);
     other = (struct reader){.ts = first, .epochs = 3};
     atomic_store(&other.good, true);
     assert_int_equal(pthread_create(&other.thread, NULL, read_epochs, &other), 0);
@@ -637,6 +668,7 @@ int main(void)
         cmocka_unit_test(who_holds_the_group_too_long_is_parked_and_gets_its_batch_again),
         cmocka_unit_test(only_what_was_lost_comes_again),
         cmocka_unit_test(what_was_lost_comes_again_while_something_of_the_side_ring_is_held),
+        cmocka_unit_test(what_is_put_back_comes_again_from_wherever_it_is),
         cmocka_unit_test(what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lost),
         cmocka_unit_test(who_wants_to_be_detached_is_told_and_comes_back_with_its_token),
         cmocka_unit_test(who_is_detached_is_told_so_also_where_nobody_can_go_back),
