@@ -47,7 +47,7 @@ EINTR = -11
 LAST = {"keep": 0, "drop": 1, "pad": 2}
 JOIN = {"wait": 0, "now": 1, "catch-up": 2}
 ON_LAG = {"park": 0, "skip": 1, "detach": 2}
-ON_BAD_FAIL = 1
+ON_BAD = {"skip": 0, "fail": 1}
 MEMORY_HOST = 0
 
 
@@ -209,6 +209,8 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_producer_add_stream", integer, handle, out(StreamOptions), out(ctypes.c_uint32))
     call("tsocket_producer_start", integer, handle)
     call("tsocket_producer_claim", integer, handle, integer, out(Claim))
+    call("tsocket_producer_commit", None, handle, out(Claim))
+    call("tsocket_producer_reject", None, handle, out(Claim), text, text)
     call("tsocket_producer_end_epoch", integer, handle, out(Claim))
     call("tsocket_producer_write", integer, handle, ctypes.c_uint32, integer, out(handle), ctypes.c_uint64,
          out(ctypes.c_uint64))
