@@ -268,11 +268,9 @@ TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_
 TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
 
 /*
- * Gives a batch back unread: next will give the same samples again, before anything else. For who looks ahead whether
- * there is something, and for how long, without holding it: a pause, another epoch, a prefetch that is abandoned.
- *
- * TSOCKET_EREFUSED: next has given something else since, and the stream has no side ring (tsocketd --side-rings) from
- * which this one could come again; it is still held. TSOCKET_EINVAL, TSOCKET_EFORK as above.
+ * Gives the batch that next gave last back unread, as if it had not: next will give it again. For who looks ahead
+ * whether there is something, and of which epoch, without holding it: before a pause, or instead of one more epoch.
+ * TSOCKET_EINVAL: not the last one, or not held; it stays as it is. TSOCKET_EFORK.
  */
 TSOCKET_API int tsocket_put_back(struct tsocket *ts, const struct tsocket_batch *batch);
 

@@ -88,29 +88,31 @@ class Handle:
         """tsocket_next. With OK the batch must be given back. Raises Lost, once for each batch that was, and what has gone
         wrong with a release."""
         with self._lock:
-            self._check_open()
-            if self._returned:
-                self._release_returned()
-            if self._unsaid:
-                raise self._unsaid.pop(next(iter(self._unsaid)))
-            rc = self._next(self._pointer, timeout_ms, batch)
-            if rc == OK:
-                self._held += 1
+            rc = self._take(timeout_ms, batch)
         if self._returned:
             self._work_off()
         return rc
 
-    def give_back(self, batch: _library.Batch, stream: Optional[int]) -> None:
-        """Nobody reads the batch any more, but for what is queued on the stream. Never waits."""
-        self._returned.append((batch, stream))
-        self._work_off()
+    def look(self, timeout_ms: int, batch: _library.Batch) -> int:
+        """The same, but the batch is only described: next gives it."""
+        with self._lock:
+            rc = self._take(timeout_ms, batch)
+            if rc == OK:
+                self._put_back(batch)
+        if self._returned:
+            self._work_off()
+        return rc
 
     def put_back(self, batch: _library.Batch) -> None:
         """tsocket_put_back."""
         with self._lock:
             self._check_open()
-            _library.check(self._library.tsocket_put_back(self._pointer, batch))
-            self._held -= 1
+            self._put_back(batch)
+
+    def give_back(self, batch: _library.Batch, stream: Optional[int]) -> None:
+        """Nobody reads the batch any more, but for what is queued on the stream. Never waits."""
+        self._returned.append((batch, stream))
+        self._work_off()
 
     def say(self, number: int) -> None:
         """Raises what came of the release of the batch of that id (Lost), as far as is known, if nobody has been told."""
@@ -217,6 +219,21 @@ class Handle:
         self._check_process()
         if self._closing:
             raise Invalid("this loader is closed")
+
+    def _take(self, timeout_ms: int, batch: _library.Batch) -> int:
+        self._check_open()
+        if self._returned:
+            self._release_returned()
+        if self._unsaid:
+            raise self._unsaid.pop(next(iter(self._unsaid)))
+        rc = self._next(self._pointer, timeout_ms, batch)
+        if rc == OK:
+            self._held += 1
+        return rc
+
+    def _put_back(self, batch: _library.Batch) -> None:
+        _library.check(self._library.tsocket_put_back(self._pointer, batch))
+        self._held -= 1
 
     def _release_returned(self) -> None:
         while self._returned:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _library
 from ._array import Array, HostArray
@@ -286,18 +286,26 @@ class Loader:
         """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
         """
         while True:
-            before = (self._place, self._target)
             try:
-                batch = self._next_batch()
+                own_epoch = self._look()
             except StreamEnd:
                 return
-            if batch is None:  # an epoch that a resumed run had finished already
-                continue
-            own_epoch = batch.own_epoch
-            self._local.batch = None
-            batch._put_back()
-            self._place, self._target = before
-            yield own_epoch
+            if own_epoch is not None:  # None: an epoch that a resumed run had finished already
+                yield own_epoch
+
+    def _look(self) -> Optional[int]:
+        """This trainer's number of the epoch whose batch comes next, which is not taken; None at an epoch's end."""
+        self._pass_current()
+        if self._target is None:
+            raw = self._wait_for(self._handle.look)
+            return raw.own_epoch + self._first_own_epoch if raw is not None else None
+        before = (self._place, self._target)
+        batch = self._go_to_target()
+        if batch is None:
+            return None
+        batch._put_back()
+        self._place, self._target = before
+        return batch.own_epoch
 
     def _next_batch(self) -> Optional[Batch]:
         """The next batch; None at the epoch's end."""
@@ -327,7 +335,12 @@ class Loader:
         return raw.first + (self.world - self.rank) * self.batch_size
 
     def _receive(self) -> Optional[Window]:
-        """The next window of the library's; None at an epoch's end. Signals are handled while it waits."""
+        """The next window of the library's; None at an epoch's end."""
+        raw = self._wait_for(self._handle.next)
+        return self._window(raw) if raw is not None else None
+
+    def _wait_for(self, take: Callable[[int, _library.Batch], int]) -> Optional[_library.Batch]:
+        """The next batch by Handle.next or look; None at an epoch's end. Signals are handled while it waits."""
         if self._over:
             raise StreamEnd(f"{self.name}: {self._epochs} epochs had been read when the state was taken")
         deadline = time.monotonic() + (FOREVER_S if self._timeout is None else self._timeout)
@@ -335,9 +348,9 @@ class Loader:
         collected = False
         timeout_ms = 0  # first without the clock: most of the time it is there
         while True:
-            rc = self._handle.next(timeout_ms, raw)
+            rc = take(timeout_ms, raw)
             if rc == _library.OK:
-                return self._window(raw)
+                return raw
             if rc == _library.EPOCH_END:
                 self._place = (self._place[0] + 1, 0)
                 return None

@@ -55,9 +55,7 @@ void tsc_held_release(struct tsc_held *held, uint64_t id)
 
 void tsc_held_retract(struct tsc_held *held, uint64_t id)
 {
-    if (id + 1 != held->next)
-        return;
-    assert(!at(held, id)->held);
+    assert(id + 1 == held->next && !at(held, id)->held);
     held->next = id;
     if (held->oldest > id)
         held->oldest = id;

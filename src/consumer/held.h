@@ -62,7 +62,7 @@ const struct tsc_window *tsc_held_find(const struct tsc_held *held, uint64_t id)
 
 void tsc_held_release(struct tsc_held *held, uint64_t id); /* only one that find finds */
 
-/* If it is the newest one, which has just been released, it takes no room in the span any more: its id comes again. */
+/* Only the newest one, when it has been released: it takes no room in the span any more, and its id comes again. */
 void tsc_held_retract(struct tsc_held *held, uint64_t id);
 
 void tsc_held_set_pending(struct tsc_held *held, uint64_t id); /* likewise */

@@ -79,8 +79,8 @@ int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch)
 /* Nothing has happened since next gave it, so that this consumer can simply stand where it stood before. */
 static bool is_newest(const struct tsocket *ts, const struct tsc_window *window, uint64_t id)
 {
-    return id + 1 == ts->held.next && !window->again && !ts->detour && ts->n_lost == 0 && window->ring == ts->ring &&
-           ts->placed && !ts->asked_place && window->walk.own_epoch == ts->walk.own_epoch &&
+    return id + 1 == ts->held.next && window->ring == ts->ring && ts->placed && !ts->asked_place &&
+           window->again == ts->detour && window->walk.own_epoch == ts->walk.own_epoch &&
            window->walk.until == ts->walk.until;
 }
 
@@ -92,18 +92,16 @@ int tsocket_put_back(struct tsocket *ts, const struct tsocket_batch *batch)
     if (rc != TSOCKET_OK)
         return rc;
     window = tsc_held_find(&ts->held, batch->id);
-    if (is_newest(ts, window, batch->id)) {
-        ts->walk = window->walk;
-        ts->skipped_now = batch->skipped;
+    if (!is_newest(ts, window, batch->id))
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_put_back: batch %" PRIu64 " is not the last one that next gave",
+                        batch->id);
+    ts->walk = window->walk;
+    ts->skipped_now = batch->skipped;
+    if (window->again) {
+        tsc_move_note_lost(ts, window);
+    } else {
         ts->received -= window->valid;
         ts->received_all -= window->valid;
-    } else if (!ts->welcome.side && !ts->welcome.resident) {
-        return tsi_fail(
-            TSOCKET_EREFUSED,
-            "tsocket_put_back: other batches have come since, and without a side ring (tsocketd --side-rings) "
-            "this one could not be given again");
-    } else {
-        tsc_move_note_lost(ts, window);
     }
     let_go(ts, window, batch->id);
     tsc_held_retract(&ts->held, batch->id);
