@@ -7,49 +7,27 @@
 
 #include <cblas.h>
 
-enum {
-    HIDDEN = 128,
-};
-
-static const float MOMENTUM = 0.9f;
-
-/* splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014), as [-1, 1). */
-static float random_float(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return (float)((z ^ z >> 31) >> 40) / (float)(1 << 23) - 1;
-}
-
-/* Uniform, with the variance 2 / inputs that keeps the signal's size through a layer of rectifiers (He et al.:
- * "Delving deep into rectifiers", ICCV 2015). */
-static void fill_random(float *weights, size_t inputs, size_t outputs, uint64_t *state)
-{
-    float range = sqrtf(6.0f / (float)inputs);
-    for (size_t i = 0; i < inputs * outputs; i++)
-        weights[i] = range * random_float(state);
-}
+#include "mlp_weights.h"
 
 static struct mlp_parameters parameters_in(float *all, size_t inputs, size_t classes)
 {
     struct mlp_parameters p = {.all = all, .hidden = all};
-    p.hidden_bias = p.hidden + inputs * HIDDEN;
-    p.output = p.hidden_bias + HIDDEN;
-    p.output_bias = p.output + HIDDEN * classes;
+    p.hidden_bias = p.hidden + inputs * MLP_HIDDEN;
+    p.output = p.hidden_bias + MLP_HIDDEN;
+    p.output_bias = p.output + MLP_HIDDEN * classes;
     return p;
 }
 
 bool mlp_init(struct mlp *m, size_t inputs, size_t classes, size_t batch, uint64_t seed)
 {
-    size_t n_parameters = (inputs + 1) * HIDDEN + (HIDDEN + 1) * classes;
+    size_t n_parameters = (inputs + 1) * MLP_HIDDEN + (MLP_HIDDEN + 1) * classes;
     float *parameters = calloc(3 * n_parameters, sizeof(float));
     *m = (struct mlp){
         .inputs = inputs,
         .classes = classes,
         .n_parameters = n_parameters,
         .value.all = parameters,
-        .x = calloc(batch * (inputs + 2 * HIDDEN + classes), sizeof(float)),
+        .x = calloc(batch * (inputs + 2 * MLP_HIDDEN + classes), sizeof(float)),
         .label = calloc(batch, sizeof(size_t)),
     };
     if (!parameters || !m->x || !m->label)
@@ -58,10 +36,10 @@ bool mlp_init(struct mlp *m, size_t inputs, size_t classes, size_t batch, uint64
     m->gradient = parameters_in(parameters + n_parameters, inputs, classes);
     m->velocity = parameters_in(parameters + 2 * n_parameters, inputs, classes);
     m->hidden = m->x + batch * inputs;
-    m->delta = m->hidden + batch * HIDDEN;
-    m->output = m->delta + batch * HIDDEN;
-    fill_random(m->value.hidden, inputs, HIDDEN, &seed);
-    fill_random(m->value.output, HIDDEN, classes, &seed);
+    m->delta = m->hidden + batch * MLP_HIDDEN;
+    m->output = m->delta + batch * MLP_HIDDEN;
+    mlp_fill_random(m->value.hidden, inputs, MLP_HIDDEN, &seed);
+    mlp_fill_random(m->value.output, MLP_HIDDEN, classes, &seed);
     openblas_set_num_threads(1); /* the other cores belong to the decode threads and the other trainers */
     return true;
 }
@@ -98,11 +76,11 @@ static void sum_rows(const float *rows, size_t n, size_t columns, float *out)
 /* m->x to m->output, the scores of the classes. */
 static void forward(struct mlp *m, size_t n)
 {
-    multiply(m->x, false, m->value.hidden, false, n, m->inputs, HIDDEN, m->hidden);
-    add_bias(m->hidden, n, HIDDEN, m->value.hidden_bias);
-    for (size_t i = 0; i < n * HIDDEN; i++)
+    multiply(m->x, false, m->value.hidden, false, n, m->inputs, MLP_HIDDEN, m->hidden);
+    add_bias(m->hidden, n, MLP_HIDDEN, m->value.hidden_bias);
+    for (size_t i = 0; i < n * MLP_HIDDEN; i++)
         m->hidden[i] = fmaxf(m->hidden[i], 0);
-    multiply(m->hidden, false, m->value.output, false, n, HIDDEN, m->classes, m->output);
+    multiply(m->hidden, false, m->value.output, false, n, MLP_HIDDEN, m->classes, m->output);
     add_bias(m->output, n, m->classes, m->value.output_bias);
 }
 
@@ -136,14 +114,14 @@ void mlp_evaluate(struct mlp *m, size_t n, struct mlp_tally *tally)
 /* m->output, the derivative by the scores, to m->gradient. */
 static void backward(struct mlp *m, size_t n)
 {
-    multiply(m->hidden, true, m->output, false, HIDDEN, n, m->classes, m->gradient.output);
+    multiply(m->hidden, true, m->output, false, MLP_HIDDEN, n, m->classes, m->gradient.output);
     sum_rows(m->output, n, m->classes, m->gradient.output_bias);
-    multiply(m->output, false, m->value.output, true, n, m->classes, HIDDEN, m->delta);
-    for (size_t i = 0; i < n * HIDDEN; i++)
+    multiply(m->output, false, m->value.output, true, n, m->classes, MLP_HIDDEN, m->delta);
+    for (size_t i = 0; i < n * MLP_HIDDEN; i++)
         if (m->hidden[i] <= 0)
             m->delta[i] = 0;
-    multiply(m->x, true, m->delta, false, m->inputs, n, HIDDEN, m->gradient.hidden);
-    sum_rows(m->delta, n, HIDDEN, m->gradient.hidden_bias);
+    multiply(m->x, true, m->delta, false, m->inputs, n, MLP_HIDDEN, m->gradient.hidden);
+    sum_rows(m->delta, n, MLP_HIDDEN, m->gradient.hidden_bias);
 }
 
 static void descend(struct mlp *m, size_t n, float lr)
@@ -151,7 +129,7 @@ static void descend(struct mlp *m, size_t n, float lr)
     float *value = m->value.all, *velocity = m->velocity.all;
     const float *gradient = m->gradient.all;
     for (size_t i = 0; i < m->n_parameters; i++) {
-        velocity[i] = MOMENTUM * velocity[i] + gradient[i] / (float)n;
+        velocity[i] = MLP_MOMENTUM * velocity[i] + gradient[i] / (float)n;
         value[i] -= lr * velocity[i];
     }
 }

@@ -39,15 +39,18 @@ static bool let_go(struct tsocket *ts, const struct tsc_window *window, uint64_t
 static int give_back(struct tsocket *ts, uint64_t id)
 {
     const struct tsc_window *window = tsc_held_find(&ts->held, id); /* its place stays as it is until the next one */
+    bool whole = let_go(ts, window, id);
 
-    if (let_go(ts, window, id))
+    if (whole && window->again)
+        tsc_move_note_again(ts, window);
+    if (whole)
         return TSOCKET_OK;
     tsc_move_note_lost(ts, window);
     return tsi_fail(TSOCKET_ELAPPED,
                     "the batch that ended at sample %" PRIu64 " of epoch %" PRIu64
                     " was written over while it was held, since this consumer had kept the group waiting for too long; "
                     "next gives it again",
-                    window->after.index, window->after.epoch);
+                    tsc_handle_index(ts, &window->walk) + window->valid, window->walk.epoch);
 }
 
 static int find(const struct tsocket *ts, const struct tsocket_batch *batch, const char *call)

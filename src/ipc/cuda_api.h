@@ -22,8 +22,8 @@
 
 /*
  * X(name, suffix of the exported name, need, parameters). The suffix is the version of the function whose parameters
- * these are. A driver that lacks a REQUIRED one is refused; one that lacks an OPTIONAL one has NULL there: see
- * tsi_cuda_has_vmm.
+ * these are. Some are called by tests and benchmarks alone. A driver that lacks a REQUIRED one is refused; one that
+ * lacks an OPTIONAL one has NULL there: see tsi_cuda_has_vmm.
  */
 /* the formatter takes the pointers for products */
 /* clang-format off */
@@ -44,6 +44,8 @@
     X(cuMemGetInfo, _v2, REQUIRED, (size_t *free_out, size_t *total_out))                                              \
     X(cuMemAlloc, _v2, REQUIRED, (uint64_t *address_out, size_t bytes))                                                \
     X(cuMemFree, _v2, REQUIRED, (uint64_t address))                                                                    \
+    X(cuMemHostAlloc, , REQUIRED, (void **host_out, size_t bytes, unsigned flags))                                     \
+    X(cuMemFreeHost, , REQUIRED, (void *host))                                                                         \
     X(cuMemHostRegister, _v2, REQUIRED, (void *host, size_t bytes, unsigned flags))                                    \
     X(cuMemHostUnregister, , REQUIRED, (void *host))                                                                   \
     X(cuMemcpyHtoDAsync, _v2, REQUIRED, (uint64_t to, const void *host, size_t bytes, struct tsi_cu_stream *stream))   \
@@ -60,6 +62,8 @@
     X(cuEventSynchronize, , REQUIRED, (struct tsi_cu_event *event))                                                    \
     X(cuEventDestroy, _v2, REQUIRED, (struct tsi_cu_event *event))                                                     \
     X(cuIpcGetMemHandle, , REQUIRED, (struct tsi_cu_ipc_handle *handle_out, uint64_t address))                         \
+    X(cuIpcGetEventHandle, , REQUIRED, (struct tsi_cu_ipc_handle *handle_out, struct tsi_cu_event *event))             \
+    X(cuIpcOpenEventHandle, , REQUIRED, (struct tsi_cu_event **event_out, struct tsi_cu_ipc_handle handle))            \
     X(cuIpcOpenMemHandle, _v2, REQUIRED, (uint64_t *address_out, struct tsi_cu_ipc_handle handle, unsigned flags))     \
     X(cuIpcCloseMemHandle, , REQUIRED, (uint64_t address))                                                             \
     X(cuMemGetAllocationGranularity, , OPTIONAL,                                                                       \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stream.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -463,9 +464,12 @@ static bool make_room(struct tsp_stream *stream, const struct tsp_roster *roster
 {
     struct tsp_filler *filler = &stream->filler;
     uint64_t capacity = stream->layout.capacity;
+    uint64_t ring = limit_of(stream, roster);
+    uint64_t store = tsp_store_limit(&stream->store); /* looked at once: copies go on meanwhile, and MIN looks twice */
 
-    if (!tsp_filler_allow(filler, MIN(limit_of(stream, roster), tsp_store_limit(&stream->store))))
+    if (!tsp_filler_allow(filler, MIN(ring, store)))
         return false;
+    assert(filler->limit <= ring);
     raise_floor(stream, filler->limit > capacity ? filler->limit - capacity : 0);
     if (stream->options.null)
         tsp_filler_jump(filler);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests launch. ptx.sh makes kernels.ptx of this; kernels.c has the same functions for the simulated driver.
+ * What the tests launch. ptx.sh makes kernels.ptx of this; tests/simcuda/known.c has the same functions.
  */
 #define GLOBAL extern "C" __attribute__((global))
 

@@ -5,7 +5,4 @@
 
 extern const char kernels_ptx[];
 
-/* Tells the simulated driver, if that is the one, what they do. */
-void kernels_register(void);
-
 #endif

@@ -27,9 +27,8 @@ void peer_main(int argc, char **argv, const struct peer_role *roles, size_t n_ro
     errx(1, "no role %s", argv[2]);
 }
 
-void peer_start(struct peer *peer, const char *role)
+static void start(struct peer *peer, char *const argv[])
 {
-    char *argv[] = {"/proc/self/exe", "--peer", strdup(role), NULL};
     posix_spawn_file_actions_t actions;
     int fds[2];
 
@@ -37,12 +36,41 @@ void peer_start(struct peer *peer, const char *role)
         err(1, "socketpair");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, fds[1], PEER_FD);
-    if (posix_spawn(&peer->pid, argv[0], &actions, NULL, argv, environ) != 0)
-        err(1, "posix_spawn");
+    if (posix_spawnp(&peer->pid, argv[0], &actions, NULL, argv, environ) != 0)
+        err(1, "posix_spawn of %s", argv[0]);
     posix_spawn_file_actions_destroy(&actions);
-    free(argv[2]);
     close(fds[1]);
     peer->socket = fds[0];
+}
+
+void peer_start(struct peer *peer, const char *role)
+{
+    start(peer, (char *[]){"/proc/self/exe", "--peer", (char *)role, NULL});
+}
+
+/* A user who is not root needs a user namespace as well. */
+static const char *unshare_options(void)
+{
+    return geteuid() == 0 ? "-pf" : "-Urpf";
+}
+
+bool peer_can_start_apart(void)
+{
+    struct peer peer;
+
+    start(&peer, (char *[]){"unshare", (char *)unshare_options(), "true", NULL});
+    return peer_wait(&peer) == 0;
+}
+
+void peer_start_apart(struct peer *peer, const char *role)
+{
+    char program[4096];
+    ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+    if (len < 0)
+        err(1, "/proc/self/exe");
+    program[len] = '\0';
+    start(peer, (char *[]){"unshare", (char *)unshare_options(), program, "--peer", (char *)role, NULL});
 }
 
 int peer_wait(struct peer *peer)

@@ -13,6 +13,7 @@
 #ifndef TEST_GPU_PEER_H
 #define TEST_GPU_PEER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -30,6 +31,10 @@ struct peer_role {
 void peer_main(int argc, char **argv, const struct peer_role *roles, size_t n_roles);
 
 void peer_start(struct peer *peer, const char *role);
+/* The same in a PID namespace of its own; where this machine allows that. */
+bool peer_can_start_apart(void);
+void peer_start_apart(struct peer *peer, const char *role);
+
 int peer_wait(struct peer *peer); /* its exit status; 128 + the signal that ended it */
 
 void peer_send(int socket, const void *message, size_t bytes, int fd); /* fd -1: none */

@@ -8,7 +8,7 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/../.."
-sources="tests/gpu/kernels src/consumer/convert"
+sources="tests/gpu/kernels src/consumer/convert bench/read examples/mlp_kernels"
 compile() {
     clang -x cuda -std=c++14 -S -O2 -nocudalib -nocudainc --cuda-device-only --cuda-gpu-arch=sm_60 \
         -Wno-unknown-cuda-version "$1.cu" -o -

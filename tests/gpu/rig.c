@@ -3,6 +3,7 @@
 
 #include <tsocket/tsocket.h>
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,20 +11,36 @@
 
 void rig_check(const struct rig *rig, int result, const char *call)
 {
-    const char *name = NULL;
-
     if (result == TSI_CU_SUCCESS)
         return;
-    rig->cuda.cuGetErrorName(result, &name);
-    fprintf(stderr, "%s: %s (%d)\n", call, name != NULL ? name : "?", result);
+    fprintf(stderr, "%s: %s (%d)\n", call, rig_name_of(rig, result), result);
     exit(1);
+}
+
+void rig_observe(const char *what, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    printf("observed %s: ", what);
+    vprintf(format, args);
+    printf("\n");
+    fflush(stdout);
+    va_end(args);
+}
+
+const char *rig_name_of(const struct rig *rig, int result)
+{
+    const char *name = NULL;
+
+    rig->cuda.cuGetErrorName(result, &name);
+    return name != NULL ? name : "an unknown error";
 }
 
 void rig_open(struct rig *rig, int ordinal)
 {
     int rc;
 
-    kernels_register();
     rc = tsi_cuda_load(&rig->cuda);
     if (rc != TSOCKET_OK) {
         fprintf(stderr, "%s\n", tsocket_last_error());
@@ -42,6 +59,16 @@ void rig_close(struct rig *rig)
     CHECK(rig, cuStreamDestroy(rig->stream));
     CHECK(rig, cuCtxPopCurrent(NULL));
     CHECK(rig, cuDevicePrimaryCtxRelease(rig->device));
+}
+
+uint64_t rig_allocate(const struct rig *rig, size_t bytes, unsigned char value)
+{
+    uint64_t address;
+
+    CHECK(rig, cuMemAlloc(&address, bytes));
+    CHECK(rig, cuMemsetD8Async(address, value, bytes, rig->stream));
+    CHECK(rig, cuStreamSynchronize(rig->stream));
+    return address;
 }
 
 void rig_write(const struct rig *rig, uint64_t to, const void *host, size_t bytes)

@@ -24,9 +24,16 @@ void rig_check(const struct rig *rig, int result, const char *call);
 void rig_open(struct rig *rig, int ordinal);
 void rig_close(struct rig *rig);
 
+/* Memory of the device that holds `value` everywhere. */
+uint64_t rig_allocate(const struct rig *rig, size_t bytes, unsigned char value);
+
 /* Copies that have happened when the call returns. */
 void rig_write(const struct rig *rig, uint64_t to, const void *host, size_t bytes);
 void rig_read(const struct rig *rig, void *host, uint64_t from, size_t bytes);
+
+/* For the report: what the driver does where nothing of ours depends on it. */
+void rig_observe(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *rig_name_of(const struct rig *rig, int result);
 
 /* A kernel of kernels.cu, started on the rig's stream. */
 void rig_sum(const struct rig *rig, uint64_t data, uint32_t n, uint64_t out);

@@ -47,6 +47,7 @@ static bool strict;
 static int attributes[ATTRIBUTES] = {
     [TSI_CU_ATTRIBUTE_ASYNC_ENGINES] = 2, [TSI_CU_ATTRIBUTE_CAPABILITY_MAJOR] = 9, [TSI_CU_ATTRIBUTE_VMM] = 1,
     [TSI_CU_ATTRIBUTE_POSIX_FD] = 1,      [TSI_CU_ATTRIBUTE_READ_ONLY_HOST] = 1,   [TSI_CU_ATTRIBUTE_HOST_NUMA] = -1,
+    [TSI_CU_ATTRIBUTE_IPC_EVENT] = 1,
 };
 
 int sim_attribute(int attribute)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of other processes by 64-byte handles. The handle says which descriptor of which process it is, and enough to
- * notice that it is not that any more.
+ * Memory of other processes, and their events, by 64-byte handles. The handle says which descriptor of which process it
+ * is, and enough to notice that it is not that any more.
  */
 #include "sim.h"
 
@@ -19,16 +19,17 @@ struct handle {
     uint32_t magic;
     int32_t pid;
     uint64_t started; /* of the process, in clock ticks since boot: pids come again */
+    uint64_t pid_namespace;
     int32_t fd;
     int32_t unused;
     uint64_t inode;
     uint64_t nonce;
     uint64_t offset;
-    uint64_t reserved[2];
+    uint64_t reserved;
 };
 static_assert(sizeof(struct handle) == TSI_CU_IPC_HANDLE_BYTES, "as the driver's");
 
-/* 0: there is no such process, or it is in another PID namespace. */
+/* 0: there is no such process. */
 static uint64_t start_of(int pid)
 {
     char path[32], text[1024];
@@ -52,44 +53,71 @@ static uint64_t start_of(int pid)
     return started;
 }
 
+/* Of this process. Handles mean something in it alone. */
+static uint64_t pid_namespace(void)
+{
+    struct stat status = {0};
+
+    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+bool sim_handle_make(int fd, uint64_t nonce, uint64_t offset, struct tsi_cu_ipc_handle *handle_out)
+{
+    struct handle handle = {
+        .magic = HANDLE_MAGIC,
+        .pid = getpid(),
+        .started = start_of(getpid()),
+        .pid_namespace = pid_namespace(),
+        .fd = fd,
+        .nonce = nonce,
+        .offset = offset,
+    };
+    struct stat status;
+
+    if (fstat(fd, &status) != 0)
+        return false;
+    handle.inode = status.st_ino;
+    memcpy(handle_out, &handle, sizeof(handle));
+    return true;
+}
+
+int sim_handle_open(const struct tsi_cu_ipc_handle *opaque, int *fd_out)
+{
+    struct handle handle;
+    struct stat status;
+    char path[48];
+    int fd;
+
+    memcpy(&handle, opaque, sizeof(handle));
+    if (handle.magic != HANDLE_MAGIC)
+        return TSI_CU_ERROR_INVALID_VALUE;
+    if (handle.pid == getpid() || handle.pid_namespace != pid_namespace() || start_of(handle.pid) != handle.started)
+        return TSI_CU_ERROR_INVALID_CONTEXT;
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle.pid, handle.fd);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return TSI_CU_ERROR_INVALID_VALUE;
+    if (fstat(fd, &status) != 0 || status.st_ino != handle.inode) {
+        close(fd);
+        return TSI_CU_ERROR_INVALID_VALUE;
+    }
+    *fd_out = fd;
+    return TSI_CU_SUCCESS;
+}
+
 int cuIpcGetMemHandle(struct tsi_cu_ipc_handle *handle_out, uint64_t address)
 {
-    struct handle handle = {.magic = HANDLE_MAGIC, .pid = getpid(), .started = start_of(getpid())};
     struct tsi_cu_context *context;
     const struct sim_range *range;
-    struct stat status;
     int result = sim_enter(SIM_cuIpcGetMemHandle, &context);
 
     if (result != TSI_CU_SUCCESS)
         return result;
     range = sim_range_at(SIM_ALLOCATED, address);
-    if (range == NULL || fstat(range->physical->fd, &status) != 0)
+    if (range == NULL ||
+        !sim_handle_make(range->physical->fd, range->physical->shared->nonce, range->offset, handle_out))
         return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
-    handle.fd = range->physical->fd;
-    handle.inode = status.st_ino;
-    handle.nonce = range->physical->shared->nonce;
-    handle.offset = range->offset;
-    memcpy(handle_out, &handle, sizeof(handle));
     return sim_leave(TSI_CU_SUCCESS);
-}
-
-/* The memory that the handle means; NULL: it is not there any more. */
-static struct sim_physical *fetch(const struct handle *handle)
-{
-    struct sim_physical *physical;
-    char path[48];
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    physical = sim_physical_open(fd);
-    if (physical != NULL && physical->shared->nonce != handle->nonce) {
-        sim_physical_unref(physical);
-        return NULL;
-    }
-    return physical;
 }
 
 static void set_opener(struct sim_shared *shared, int from, int to)
@@ -103,15 +131,15 @@ static void set_opener(struct sim_shared *shared, int from, int to)
     }
 }
 
-/* Opens the whole block: that is what the real driver shares. */
-static int open_block(struct tsi_cu_context *context, const struct handle *handle, struct sim_range **range_out)
+/* Takes fd over. Opens the whole block: that is what the real driver shares. */
+static int open_block(struct tsi_cu_context *context, int fd, const struct handle *handle, struct sim_range **range_out)
 {
-    struct sim_physical *physical = fetch(handle);
+    struct sim_physical *physical = sim_physical_open(fd);
     struct sim_range *range;
 
     if (physical == NULL)
         return TSI_CU_ERROR_INVALID_VALUE;
-    if (physical->device != context->device)
+    if (physical->shared->nonce != handle->nonce || physical->device != context->device)
         goto unref;
     physical->address = sim_address_take(physical->bytes);
     if (physical->address == 0)
@@ -134,27 +162,36 @@ unref:
     return TSI_CU_ERROR_MAP_FAILED;
 }
 
+static struct sim_range *find_again(const struct tsi_cu_context *context, const struct handle *handle)
+{
+    struct sim_range *range = sim.ranges;
+
+    while (range != NULL && (range->kind != SIM_OPENED || range->context != context || range->inode != handle->inode ||
+                             range->physical->shared->nonce != handle->nonce))
+        range = range->next;
+    return range;
+}
+
 int cuIpcOpenMemHandle_v2(uint64_t *address_out, struct tsi_cu_ipc_handle opaque, unsigned flags)
 {
     struct tsi_cu_context *context;
-    struct sim_range *range = sim.ranges;
+    struct sim_range *range;
     struct handle handle;
-    int result = sim_enter(SIM_cuIpcOpenMemHandle, &context);
+    int fd, result = sim_enter(SIM_cuIpcOpenMemHandle, &context);
 
     if (result != TSI_CU_SUCCESS)
         return result;
-    memcpy(&handle, &opaque, sizeof(handle));
-    if (handle.magic != HANDLE_MAGIC || flags != TSI_CU_IPC_LAZY_PEER)
+    if (flags != TSI_CU_IPC_LAZY_PEER)
         return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
-    if (handle.pid == getpid() || start_of(handle.pid) != handle.started)
-        return sim_leave(TSI_CU_ERROR_INVALID_CONTEXT);
-    for (range = sim.ranges; range != NULL; range = range->next) {
-        if (range->kind == SIM_OPENED && range->context == context && range->inode == handle.inode &&
-            range->physical->shared->nonce == handle.nonce)
-            break;
-    }
-    if (range == NULL)
-        result = open_block(context, &handle, &range);
+    memcpy(&handle, &opaque, sizeof(handle));
+    result = sim_handle_open(&opaque, &fd);
+    if (result != TSI_CU_SUCCESS)
+        return sim_leave(result);
+    range = find_again(context, &handle);
+    if (range != NULL)
+        close(fd);
+    else
+        result = open_block(context, fd, &handle, &range);
     if (result != TSI_CU_SUCCESS)
         return sim_leave(result);
     range->opened++;

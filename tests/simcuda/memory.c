@@ -347,6 +347,41 @@ bool sim_is_registered(const struct tsi_cu_context *context, const void *host, s
     return false;
 }
 
+static bool add_registration(struct tsi_cu_context *context, const void *host, size_t bytes)
+{
+    struct sim_registration *registration = calloc(1, sizeof(*registration));
+
+    if (registration == NULL)
+        return false;
+    *registration = (struct sim_registration){
+        .next = sim.registrations, .context = context, .address = (uintptr_t)host, .bytes = bytes};
+    sim.registrations = registration;
+    sim.live[SIM_KIND_REGISTRATION]++;
+    return true;
+}
+
+/* Pages of our own, registered; write-combined ones are no different here. */
+int cuMemHostAlloc(void **host_out, size_t bytes, unsigned flags)
+{
+    struct tsi_cu_context *context;
+    void *host;
+    int result = sim_enter(SIM_cuMemHostAlloc, &context);
+
+    if (result != TSI_CU_SUCCESS)
+        return result;
+    if (bytes == 0 || (flags & ~7u) != 0)
+        return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
+    host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (host == MAP_FAILED)
+        return sim_leave(TSI_CU_ERROR_OUT_OF_MEMORY);
+    if (!add_registration((flags & TSI_CU_HOST_PORTABLE) != 0 ? NULL : context, host, bytes)) {
+        munmap(host, bytes);
+        return sim_leave(TSI_CU_ERROR_OUT_OF_MEMORY);
+    }
+    *host_out = host;
+    return sim_leave(TSI_CU_SUCCESS);
+}
+
 int cuMemHostRegister_v2(void *host, size_t bytes, unsigned flags)
 {
     struct tsi_cu_context *context;
@@ -363,38 +398,55 @@ int cuMemHostRegister_v2(void *host, size_t bytes, unsigned flags)
         if (overlaps(registration, (uintptr_t)host, bytes))
             return sim_leave(TSI_CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     }
-    registration = calloc(1, sizeof(*registration));
-    if (registration == NULL)
-        return sim_leave(TSI_CU_ERROR_OUT_OF_MEMORY);
-    *registration = (struct sim_registration){
-        .next = sim.registrations,
-        .context = (flags & TSI_CU_HOST_PORTABLE) != 0 ? NULL : context,
-        .address = (uintptr_t)host,
-        .bytes = bytes,
-    };
-    sim.registrations = registration;
-    sim.live[SIM_KIND_REGISTRATION]++;
-    return sim_leave(TSI_CU_SUCCESS);
+    return sim_leave(add_registration((flags & TSI_CU_HOST_PORTABLE) != 0 ? NULL : context, host, bytes)
+                         ? TSI_CU_SUCCESS
+                         : TSI_CU_ERROR_OUT_OF_MEMORY);
+}
+
+/* The registration that begins at `host` is forgotten; the bytes it had, or 0: there is none. */
+static size_t remove_registration(const void *host)
+{
+    struct sim_registration **at = &sim.registrations;
+    struct sim_registration *found;
+    size_t bytes;
+
+    while (*at != NULL && (*at)->address != (uintptr_t)host)
+        at = &(*at)->next;
+    if (*at == NULL) {
+        sim_violation(SIMCUDA_DOUBLE_FREE);
+        return 0;
+    }
+    found = *at;
+    *at = found->next;
+    bytes = found->bytes;
+    free(found);
+    sim.live[SIM_KIND_REGISTRATION]--;
+    return bytes;
+}
+
+/* Like freeing memory of the device, it waits for work that may use it. */
+int cuMemFreeHost(void *host)
+{
+    struct tsi_cu_context *context;
+    size_t bytes;
+    int result;
+
+    if (!sim_enter_free(SIM_cuMemFreeHost, &context, &result))
+        return result;
+    sim_drain(context);
+    bytes = remove_registration(host);
+    if (bytes == 0)
+        return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
+    munmap(host, bytes);
+    return sim_leave(result);
 }
 
 int cuMemHostUnregister(void *host)
 {
     struct tsi_cu_context *context;
-    struct sim_registration **at = &sim.registrations;
-    struct sim_registration *found;
     int result;
 
     if (!sim_enter_free(SIM_cuMemHostUnregister, &context, &result))
         return result;
-    while (*at != NULL && (*at)->address != (uintptr_t)host)
-        at = &(*at)->next;
-    if (*at == NULL) {
-        sim_violation(SIMCUDA_DOUBLE_FREE);
-        return sim_leave(TSI_CU_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    }
-    found = *at;
-    *at = found->next;
-    free(found);
-    sim.live[SIM_KIND_REGISTRATION]--;
-    return sim_leave(result);
+    return sim_leave(remove_registration(host) > 0 ? result : TSI_CU_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }

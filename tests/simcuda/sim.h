@@ -7,8 +7,10 @@
  *     memory.c    addresses and what lies behind them; allocation; registered host memory
  *     ipc.c       memory of other processes by 64-byte handles
  *     vmm.c       virtual memory management, with descriptors
- *     stream.c    streams, their workers, copies, events
+ *     stream.c    streams, their workers, copies
+ *     event.c     events
  *     kernel.c    modules and launches
+ *     known.c     the kernels of this project, with known_mlp.c
  *
  * Device memory is a memfd, so that other processes can have it. It is mapped twice: nowhere readable at the device
  * address (the host that follows it is killed), and at `data`, which only workers use.
@@ -94,11 +96,17 @@ struct tsi_cu_context {
     struct tsi_cu_stream *null_stream;
 };
 
+struct sim_event_count {
+    _Atomic uint64_t recorded;
+    _Atomic uint64_t passed;
+};
+
 struct tsi_cu_event {
     struct tsi_cu_context *context;
     unsigned refs; /* its owner, and work that names it */
-    uint64_t recorded;
-    uint64_t passed;
+    struct sim_event_count own;
+    struct sim_event_count *count; /* `own`, or in memory that processes share: */
+    int fd;                        /* its descriptor; -1: not shared */
 };
 
 enum sim_function {
@@ -206,6 +214,25 @@ struct sim_launch; /* kernel.c's */
 void sim_drain(struct tsi_cu_context *context);            /* waits until its streams are empty */
 void sim_fault(struct tsi_cu_context *context, int error); /* from now on every call answers it */
 int sim_stream_launch(struct tsi_cu_context *context, struct tsi_cu_stream *stream, struct sim_launch *launch);
+
+/* Records that number of the event, or waits for it, behind what the stream has to do. */
+int sim_stream_event(struct tsi_cu_context *context, struct tsi_cu_stream *stream, bool record,
+                     struct tsi_cu_event *event, uint64_t number);
+int sim_stream_device(const struct tsi_cu_context *context, const struct tsi_cu_stream *stream);
+
+/* --- event.c; the lock is held */
+
+void sim_event_unref(struct tsi_cu_event *event);
+void sim_event_pass(struct tsi_cu_event *event, uint64_t number);
+void sim_event_await(struct tsi_cu_event *event, uint64_t number); /* or until its context is broken */
+
+/* --- ipc.c; the lock is held */
+
+/* A handle that means a descriptor of this process; false: it cannot be made. */
+bool sim_handle_make(int fd, uint64_t nonce, uint64_t offset, struct tsi_cu_ipc_handle *handle_out);
+
+/* The descriptor that it means, opened here. */
+int sim_handle_open(const struct tsi_cu_ipc_handle *handle, int *fd_out);
 
 /* --- kernel.c; without the lock */
 

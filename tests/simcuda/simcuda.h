@@ -71,10 +71,10 @@ SIMCUDA_API unsigned long simcuda_pageable_copies(void);
 SIMCUDA_API unsigned long simcuda_live(void);
 
 /*
- * Kernels. The simulated driver cannot run PTX: a module's text says which kernels it has, and this table says what
- * they do. The function runs on a worker of the stream. It reaches the memory behind a device address only through
- * simcuda_at, which answers NULL, and has the launch fail like the real one, where the address is not the kernel's to
- * use: return then.
+ * Kernels. The simulated driver cannot run PTX: a module's text says which kernels it has, and a table says what they
+ * do. Those of this project are in it already (known.c). The function runs on a worker of the stream. It reaches the
+ * memory behind a device address only through simcuda_at, which answers NULL, and has the launch fail like the real
+ * one, where the address is not the kernel's to use: return then.
  */
 #define SIMCUDA_PARAMS_MAX 16
 

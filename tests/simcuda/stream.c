@@ -62,12 +62,6 @@ static uint64_t checksum_of(const void *data, size_t bytes)
     return hash;
 }
 
-static void unref_event(struct tsi_cu_event *event)
-{
-    if (--event->refs == 0)
-        free(event);
-}
-
 void sim_fault(struct tsi_cu_context *context, int error)
 {
     if (context->error == TSI_CU_SUCCESS)
@@ -158,12 +152,10 @@ static void do_work(struct tsi_cu_stream *stream, struct work *work)
 
     switch (work->kind) {
     case RECORD:
-        if (work->event->passed < work->number)
-            work->event->passed = work->number;
+        sim_event_pass(work->event, work->number);
         break;
     case WAIT:
-        while (work->event->passed < work->number && work->event->context->error == TSI_CU_SUCCESS)
-            pthread_cond_wait(&sim.changed, &sim.lock);
+        sim_event_await(work->event, work->number);
         break;
     case LAUNCH:
         if (!broken)
@@ -178,7 +170,7 @@ static void do_work(struct tsi_cu_stream *stream, struct work *work)
 static void free_work(struct work *work)
 {
     if (work->event != NULL)
-        unref_event(work->event);
+        sim_event_unref(work->event);
     if (work->launch != NULL)
         sim_launch_free(work->launch);
     free(work);
@@ -274,15 +266,16 @@ static struct tsi_cu_stream *create_stream(struct tsi_cu_context *context)
     return stream;
 }
 
-/*
- * The stream that a call means: NULL and CU_STREAM_LEGACY are the context's own, and so is CU_STREAM_PER_THREAD here,
- * for as far as a single thread can tell.
- */
+/* NULL and CU_STREAM_LEGACY are the context's own, and so is CU_STREAM_PER_THREAD for as far as one thread can tell. */
+static bool is_own(const struct tsi_cu_stream *stream)
+{
+    return (uintptr_t)stream <= 2;
+}
+
+/* The stream that a call means. */
 static struct tsi_cu_stream *stream_of(struct tsi_cu_context *context, struct tsi_cu_stream *stream)
 {
-    const uintptr_t per_thread = 2;
-
-    if ((uintptr_t)stream > per_thread)
+    if (!is_own(stream))
         return stream;
     if (context->null_stream == NULL)
         context->null_stream = create_stream(context);
@@ -425,44 +418,10 @@ int sim_stream_launch(struct tsi_cu_context *context, struct tsi_cu_stream *stre
     return give(context, stream, &work);
 }
 
-/* --- events */
-
-int cuEventCreate(struct tsi_cu_event **event_out, unsigned flags)
+int sim_stream_event(struct tsi_cu_context *context, struct tsi_cu_stream *stream, bool record,
+                     struct tsi_cu_event *event, uint64_t number)
 {
-    struct tsi_cu_context *context;
-    struct tsi_cu_event *event;
-    int result = sim_enter(SIM_cuEventCreate, &context);
-
-    if (result != TSI_CU_SUCCESS)
-        return result;
-    if ((flags & TSI_CU_EVENT_INTERPROCESS) != 0 && (flags & TSI_CU_EVENT_DISABLE_TIMING) == 0)
-        return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
-    event = calloc(1, sizeof(*event));
-    if (event == NULL)
-        return sim_leave(TSI_CU_ERROR_OUT_OF_MEMORY);
-    event->context = context;
-    event->refs = 1;
-    sim.live[SIM_KIND_EVENT]++;
-    *event_out = event;
-    return sim_leave(TSI_CU_SUCCESS);
-}
-
-int cuEventDestroy_v2(struct tsi_cu_event *event)
-{
-    int result;
-
-    if (!sim_enter_free(SIM_cuEventDestroy, NULL, &result))
-        return result;
-    unref_event(event);
-    sim.live[SIM_KIND_EVENT]--;
-    return sim_leave(result);
-}
-
-/* Work on an event: it means the record that is the latest now. */
-static int give_event(struct tsi_cu_context *context, struct tsi_cu_stream *stream, enum work_kind kind,
-                      struct tsi_cu_event *event)
-{
-    struct work work = {.kind = kind, .event = event, .number = event->recorded};
+    struct work work = {.kind = record ? RECORD : WAIT, .event = event, .number = number};
     int result = give(context, stream, &work);
 
     if (result == TSI_CU_SUCCESS)
@@ -470,62 +429,9 @@ static int give_event(struct tsi_cu_context *context, struct tsi_cu_stream *stre
     return result;
 }
 
-int cuEventRecord(struct tsi_cu_event *event, struct tsi_cu_stream *stream)
+int sim_stream_device(const struct tsi_cu_context *context, const struct tsi_cu_stream *stream)
 {
-    struct tsi_cu_context *context;
-    int result = sim_enter(SIM_cuEventRecord, &context);
-
-    if (result != TSI_CU_SUCCESS)
-        return result;
-    stream = stream_of(context, stream);
-    if (stream == NULL)
-        return sim_leave(TSI_CU_ERROR_OUT_OF_MEMORY);
-    if (event->context != stream->context)
-        return sim_leave(TSI_CU_ERROR_INVALID_HANDLE);
-    event->recorded++;
-    result = give_event(context, stream, RECORD, event);
-    if (result != TSI_CU_SUCCESS)
-        event->recorded--;
-    return sim_leave(result);
-}
-
-int cuStreamWaitEvent(struct tsi_cu_stream *stream, struct tsi_cu_event *event, unsigned flags)
-{
-    struct tsi_cu_context *context;
-    int result = sim_enter(SIM_cuStreamWaitEvent, &context);
-
-    if (result != TSI_CU_SUCCESS)
-        return result;
-    if (flags != 0)
-        return sim_leave(TSI_CU_ERROR_INVALID_VALUE);
-    return sim_leave(give_event(context, stream, WAIT, event));
-}
-
-int cuEventQuery(struct tsi_cu_event *event)
-{
-    int result = sim_enter(SIM_cuEventQuery, NULL);
-
-    if (result != TSI_CU_SUCCESS)
-        return result;
-    if (event->context->error != TSI_CU_SUCCESS)
-        return sim_leave(event->context->error);
-    return sim_leave(event->passed >= event->recorded ? TSI_CU_SUCCESS : TSI_CU_ERROR_NOT_READY);
-}
-
-int cuEventSynchronize(struct tsi_cu_event *event)
-{
-    uint64_t number;
-    int result = sim_enter(SIM_cuEventSynchronize, NULL);
-
-    if (result != TSI_CU_SUCCESS)
-        return result;
-    number = event->recorded;
-    event->refs++;
-    while (event->passed < number && event->context->error == TSI_CU_SUCCESS)
-        pthread_cond_wait(&sim.changed, &sim.lock);
-    result = event->context->error;
-    unref_event(event);
-    return sim_leave(result);
+    return is_own(stream) ? context->device : stream->context->device;
 }
 
 /* --- for tests */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rig.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -22,6 +23,7 @@ enum {
     NOISE_BYTES = 24,
     BATCH_MAX = 1024,
     PATIENCE_MS = 20000,
+    NO_GPU_STATUS = 77,
 };
 
 struct rig {
@@ -120,10 +122,17 @@ int rig_rounds(int rounds)
 static const struct tsi_device *device(void)
 {
     static struct tsi_device opened;
+    int rc = opened.context == NULL ? tsi_device_open("cuda", &opened) : TSOCKET_OK;
 
-    if (opened.context == NULL && tsi_device_open("cuda", &opened) != TSOCKET_OK)
-        abort();
-    return &opened;
+    if (rc == TSOCKET_OK)
+        return &opened;
+    fprintf(stderr, "%s\n", tsocket_last_error());
+    exit(rc == TSOCKET_ENOTFOUND ? NO_GPU_STATUS : 1);
+}
+
+void rig_need_device(void)
+{
+    device();
 }
 
 void rig_read(void *to, const void *from, size_t bytes)
@@ -302,9 +311,10 @@ void rig_expect_batch(struct tsocket *ts, uint64_t epoch, uint64_t first, uint32
 
     if (rc != TSOCKET_OK)
         fail_msg("next: %s: %s", tsocket_errname(rc), tsocket_last_error());
-    assert_int_equal(batch_out->epoch, epoch);
-    assert_int_equal(batch_out->first, first);
-    assert_int_equal(batch_out->valid, count);
+    if (batch_out->epoch != epoch || batch_out->first != first || batch_out->valid != count)
+        fail_msg("next: %" PRIu32 " samples from %" PRIu64 " of epoch %" PRIu64 ", not %" PRIu32 " from %" PRIu64
+                 " of epoch %" PRIu64,
+                 batch_out->valid, batch_out->first, batch_out->epoch, count, first, epoch);
     rig_check(batch_out);
 }
 

@@ -67,6 +67,9 @@ void rig_folder_check_and_remove(void);
 pid_t rig_daemon_start(const char *const args[]);
 void rig_daemon_stop(pid_t daemon);
 
+/* Ends the process with status 77 where there is no GPU. A rig that is to be in one does so by itself. */
+void rig_need_device(void);
+
 int64_t rig_value(uint64_t epoch, uint64_t ordinal);
 
 /* A consumer; fails the test unless it is attached (a daemon is given time to start). `options` may be NULL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions on a GPU have the bits of those on the host. On the simulated driver the kernel below runs in place of
- * convert.ptx, with the same arithmetic from the same header; what it shows is everything around the kernel.
+ * Conversions on a GPU have the bits of those on the host; for both drivers. On the simulated one a C function with the
+ * same arithmetic runs in place of convert.ptx: what it shows is everything around the kernel.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,10 +13,8 @@
 #include <tsocket/convert.h>
 #include <tsocket/producer.h>
 
-#include "consumer/convert_pixel.h"
 #include "ipc/device.h"
 #include "rig.h"
-#include "simcuda.h"
 
 enum {
     ROWS = 5,
@@ -26,62 +24,6 @@ enum {
     PIXELS = ROWS * WIDTH,
     ELEMENTS = IMAGES * PIXELS * CHANNELS,
 };
-
-/* --- the kernels, as simulated */
-
-struct arguments {
-    uint64_t address[5]; /* from, to, table, index, flip */
-    struct tsc_convert_shape shape;
-};
-
-static struct arguments arguments_of(const struct simcuda_launch *launch)
-{
-    struct arguments arguments;
-
-    for (int i = 0; i < 5; i++)
-        arguments.address[i] = *(const uint64_t *)launch->params[i];
-    arguments.shape = (struct tsc_convert_shape){.images = *(const uint32_t *)launch->params[5],
-                                                 .pixels = *(const uint32_t *)launch->params[6],
-                                                 .width = *(const uint32_t *)launch->params[7],
-                                                 .channels = *(const uint32_t *)launch->params[8],
-                                                 .channels_first = *(const uint32_t *)launch->params[9]};
-    return arguments;
-}
-
-static void convert(struct simcuda_launch *launch, size_t element_bytes)
-{
-    struct arguments told = arguments_of(launch);
-    const struct tsc_convert_shape *shape = &told.shape;
-    size_t bytes = (size_t)shape->images * shape->pixels * shape->channels;
-    const uint8_t *from = simcuda_at(launch, told.address[0], bytes, false);
-    unsigned char *to = simcuda_at(launch, told.address[1], bytes * element_bytes, true);
-    const uint32_t *table =
-        simcuda_at(launch, told.address[2], shape->channels * TSC_CONVERT_VALUES * sizeof(*table), false);
-    const uint32_t *index =
-        told.address[3] != 0 ? simcuda_at(launch, told.address[3], shape->images * sizeof(*index), false) : NULL;
-    const uint8_t *flip = told.address[4] != 0 ? simcuda_at(launch, told.address[4], shape->images, false) : NULL;
-
-    if (from == NULL || to == NULL || table == NULL)
-        return;
-    for (uint32_t i = 0; i < shape->images * shape->pixels; i++) {
-        uint32_t image = i / shape->pixels, pixel = i % shape->pixels;
-        const uint8_t *at = from + tsc_convert_from(shape, index, flip, image, pixel) * shape->channels;
-
-        for (uint32_t c = 0; c < shape->channels; c++)
-            memcpy(to + tsc_convert_to(shape, image, pixel, c) * element_bytes, &table[c * TSC_CONVERT_VALUES + at[c]],
-                   element_bytes); /* the low bytes come first */
-    }
-}
-
-static void convert_16(struct simcuda_launch *launch)
-{
-    convert(launch, 2);
-}
-
-static void convert_32(struct simcuda_launch *launch)
-{
-    convert(launch, 4);
-}
 
 /* --- a producer of pictures, all in the ring before anybody reads */
 
@@ -136,6 +78,7 @@ static void open_all(struct fixture *fixture, const char *where)
 {
     struct tsocket_options options;
 
+    rig_need_device();
     rig_folder_make();
     fixture->producer = produce();
     tsocket_options_init(&options);
@@ -221,24 +164,14 @@ static void what_cannot_be_converted_is_said(void **state)
         TSOCKET_EINVAL);
     assert_non_null(strstr(tsocket_last_error(), "host memory"));
     close_all(&fixture);
-    open_all(&fixture, "cuda");
-    simcuda_fail("cuModuleLoadData", 1, TSI_CU_ERROR_INVALID_IMAGE);
-    assert_int_equal(
-        tsocket_convert_on(fixture.ts, &conversion, NULL, fixture.batch.data[0], IMAGES, PIXELS, out, NULL),
-        TSOCKET_EDEVICE);
-    assert_non_null(strstr(tsocket_last_error(), "CUDA_ERROR_INVALID_IMAGE (200)"));
-    close_all(&fixture);
 }
 
 int main(void)
 {
-    static const size_t bytes[] = {8, 8, 8, 8, 8, 4, 4, 4, 4, 4};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversion_on_the_gpu_has_the_bits_of_the_hosts),
         cmocka_unit_test(what_cannot_be_converted_is_said),
     };
 
-    simcuda_register("tsocket_convert_16", convert_16, 10, bytes);
-    simcuda_register("tsocket_convert_32", convert_32, 10, bytes);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
