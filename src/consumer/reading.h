@@ -8,8 +8,7 @@
  *                  |
  *     at an epoch's end: passed must be the whole epoch
  *
- *     owed, again: windows that it held and lost are no matter of this walk; all that is owed must be settled in the
- * end
+ *     owed, again: windows that it held and lost stand beside this walk; each must have come again in the end
  *
  * Releases are cumulative, so they come in the order of the stretches. A sample is passed by being released, by being
  * skipped (which is a finding), or before this attachment, where it came with a token.
