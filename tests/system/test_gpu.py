@@ -98,16 +98,63 @@ class GpuTest(SystemTest):
         daemon.terminate()
         self.assert_nothing_is_left()
 
+    def mode_of(self, **environment):
+        """What the status says of a daemon's first GPU there, and the line of the table."""
+        before = dict(self.environment)
+        self.environment.update(environment)
+        daemon = self.start_daemon(*DATA, "--device", "cuda:0,host")
+        place, host = daemon.status()["streams"][0]["places"]
+        table = self.ctl("status", "main").stdout
+        daemon.terminate()
+        self.environment.clear()
+        self.environment.update(before)
+        self.assertEqual(set(host), {"device", "kind"})
+        return place["mode"], place["name"], [line for line in table.splitlines() if "cuda-vmm" in line][0]
+
+    def test_the_status_says_how_a_gpu_is_shared(self):
+        mode, name, line = self.mode_of()
+        self.assertEqual((mode, name), ("plain", "Simulated GPU"))
+        self.assertIn("in cuda-vmm, host", line)
+        mode, name, line = self.mode_of(SIMCUDA_ATTRIBUTES="133=1")
+        self.assertEqual((mode, name), ("mps", "Simulated GPU"))
+        self.assertIn("in cuda-vmm (mps), host", line)
+        mode, name, line = self.mode_of(SIMCUDA_MIG="2")
+        self.assertEqual((mode, name), ("mig", "Simulated GPU MIG 1g.1gb"))
+        self.assertIn("in cuda-vmm (mig), host", line)
+        self.assertEqual(self.mode_of(SIMCUDA_MIG="2", SIMCUDA_ATTRIBUTES="133=1")[0], "mig+mps")
+
+    def test_another_mig_instance_reads_in_host_memory_or_is_told_the_way_out(self):
+        for device, kind in (("cuda", None), ("cuda,host", "host")):
+            self.environment["SIMCUDA_MIG"] = "1"
+            daemon = self.start_daemon(*DATA, "--device", device)
+            self.environment["SIMCUDA_MIG"] = "2"
+            tap = self.tap(daemon, 16, "--device", "cuda", "--batches", "3")
+            if kind is None:
+                tap.finish(3)
+                self.assertIn("--device cuda,host", tap.of_kind("error")[0]["message"])
+            else:
+                tap.finish()
+                self.assertEqual(len(tap.of_kind("batch")), 3)
+            daemon.terminate()
+
     def test_the_doctor_says_what_works_and_what_to_change(self):
         said = self.ctl("doctor").stdout
         self.assertIn("ok  runtime folder", said)
         for line in ("ok  cuda:0 ", "ok  cuda:0 vmm", "ok  cuda:1 ipc"):
             self.assertIn(line, said)
         self.assertIn("Everything works here.", said)
+        self.assertIn("no control daemon has pipes in ", said)
+        os.mkdir(os.path.join(self.folder, "mps"))
+        with open(os.path.join(self.folder, "mps", "control"), "w"):
+            pass
+        self.environment["CUDA_MPS_PIPE_DIRECTORY"] = os.path.join(self.folder, "mps")
         self.environment["SIMCUDA_ATTRIBUTES"] = "102=0,133=1"
         said = self.ctl("doctor").stdout
+        self.assertIn("what starts here is its client", said)
         self.assertIn("under MPS", said)
         self.assertIn("no  cuda:0 vmm", said)
+        self.environment["SIMCUDA_MIG"] = "1"
+        self.assertIn("a MIG instance under MPS", self.ctl("doctor").stdout)
         self.environment["TSOCKET_LIBCUDA"] = os.path.join(self.folder, "none.so")
         said = self.ctl("doctor").stdout
         self.assertIn("no  CUDA driver", said)
