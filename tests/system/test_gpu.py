@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rings in GPUs, between processes, as users start them; on the simulated driver."""
 import os
+import time
 import unittest
 
-from harness import BUILD, SystemTest
+from harness import BUILD, SystemTest, patient
 
 DATA = ("synthetic:211x16x16", "--epochs", "2", "--ring", "64", "--max-batch", "20", "--join-grace", "0")
 
@@ -80,6 +81,52 @@ class GpuTest(SystemTest):
         for tap in taps:
             tap.wait_batches(20)
         daemon.kill()
+        for tap in taps:
+            tap.finish_gone()
+        self.assert_nothing_is_left()
+
+    ENDLESS = ("synthetic:100000x16x16", "--ring", "64", "--max-batch", "20", "--wait-for", "2")
+
+    def test_an_orderly_stop_frees_no_memory_that_others_have_open(self):
+        daemon = self.start_daemon(*self.ENDLESS, "--device", "cuda", "--share", "ipc")
+        taps = [self.tap(daemon, 10, "--hold", "2") for _ in range(2)]
+        for tap in taps:
+            tap.wait_batches(20)
+        begun = time.monotonic()
+        self.assertEqual(daemon.terminate(), 0)  # the simulated driver would abort it
+        self.assertLess(time.monotonic() - begun, patient(1.5))
+        self.assertIn("2 consumers have memory of the GPU open", daemon.stderr())
+        for tap in taps:
+            tap.finish_gone()
+        self.assert_nothing_is_left()
+
+    def test_who_does_not_close_its_memory_delays_a_stop_by_its_grace_alone(self):
+        del self.environment["SIMCUDA_STRICT"]
+        daemon = self.start_daemon(*self.ENDLESS, "--device", "cuda", "--share", "ipc")
+        taps = [self.tap(daemon, 10, "--hold", "2") for _ in range(2)]
+        for tap in taps:
+            tap.wait_batches(20)
+        taps[0].stop()
+        begun = time.monotonic()
+        self.assertEqual(daemon.terminate(patient(8)), 0)
+        self.assertGreater(time.monotonic() - begun, 0.95)
+        self.assertIn("1 consumers have not closed it", daemon.stderr())
+        with open(self.report) as f:
+            self.assertIn("freed while another process has it open", f.read())
+        taps[0].go_on()
+        for tap in taps:
+            tap.finish_gone()
+
+    def test_memory_that_is_shared_by_descriptors_delays_no_stop(self):
+        daemon = self.start_daemon(*self.ENDLESS, "--device", "cuda", "--share", "vmm")
+        taps = [self.tap(daemon, 10, "--hold", "2") for _ in range(2)]
+        for tap in taps:
+            tap.wait_batches(20)
+        taps[0].stop()
+        begun = time.monotonic()
+        daemon.terminate()
+        self.assertLess(time.monotonic() - begun, patient(1.5))
+        taps[0].go_on()
         for tap in taps:
             tap.finish_gone()
         self.assert_nothing_is_left()
