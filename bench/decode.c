@@ -212,13 +212,28 @@ static void fast(struct bench *bench, struct file *file, uint32_t sample)
     bench->recipe.quality = TSP_EXACT;
 }
 
-static void float32(struct bench *bench, struct file *file, uint32_t sample)
+static void floats(struct bench *bench, struct file *file, uint32_t sample, enum tsocket_dtype dtype)
 {
     const struct tsp_recipe kept = bench->recipe;
-    bench->recipe.dtype = TSOCKET_FLOAT32;
+    bench->recipe.dtype = dtype;
     bench->recipe.layout = TSP_NCHW;
     draw(bench, file, sample, 1);
     bench->recipe = kept;
+}
+
+static void float32(struct bench *bench, struct file *file, uint32_t sample)
+{
+    floats(bench, file, sample, TSOCKET_FLOAT32);
+}
+
+static void float16(struct bench *bench, struct file *file, uint32_t sample)
+{
+    floats(bench, file, sample, TSOCKET_FLOAT16);
+}
+
+static void bfloat16(struct bench *bench, struct file *file, uint32_t sample)
+{
+    floats(bench, file, sample, TSOCKET_BFLOAT16);
 }
 
 static void make_raw(struct bench *bench, struct file *file)
@@ -270,6 +285,8 @@ static const struct variant {
     {"exact", exact, "one crop, resized with the best there is: exact, uint8"},
     {"fast", fast, "the same, fast"},
     {"float32", float32, "exact, float32 NCHW"},
+    {"float16", float16, "exact, float16 NCHW"},
+    {"bfloat16", bfloat16, "exact, bfloat16 NCHW"},
     {"cached", cached, "exact, from the pixel cache"},
     {"views2", views2, "2 crops of one decode"},
     {"views4", views4, "4 crops of one decode"},

@@ -5,9 +5,10 @@
  *
  *     out = (pixel / 255 - mean[c]) / std[c]
  *
- * computed in float32, with the very bits of a tsocketd that serves float32 itself, and then rounded to nearest, ties
- * to even. A ring of bytes takes a quarter of the room and of the copying; this makes up for it in each trainer, at the
- * speed of memory. Any thread may call what needs no handle.
+ * computed in float32 and then rounded to nearest, ties to even, with the very bits of a tsocketd that serves the
+ * result's dtype itself. A ring of bytes takes a quarter of the room and of the copying that float32 takes, or half of
+ * float16's; this makes up for it in each trainer, at nearly the speed of memory. Any thread may call what needs no
+ * handle.
  */
 #ifndef TSOCKET_CONVERT_H
 #define TSOCKET_CONVERT_H
@@ -25,8 +26,8 @@ struct tsocket_conversion {
     enum tsocket_dtype dtype; /* of the result: TSOCKET_FLOAT32 (default), TSOCKET_FLOAT16 or TSOCKET_BFLOAT16 */
     bool channels_first;      /* the result is [images, channels, pixels]; default false: [images, pixels, channels] */
     uint32_t channels;        /* 1 to TSOCKET_CHANNELS_MAX; default 3 */
-    float mean[TSOCKET_CHANNELS_MAX]; /* default 0 */
-    float std[TSOCKET_CHANNELS_MAX];  /* default 1; not 0 */
+    float mean[TSOCKET_CHANNELS_MAX]; /* default 0; finite */
+    float std[TSOCKET_CHANNELS_MAX];  /* default 1; finite, not 0 */
 };
 
 /* Fills *conversion with the defaults. Always call it first, then change what is to differ. */

@@ -108,6 +108,14 @@ int tsc_link_say(const struct tsc_link *link, const struct tsi_hello *message)
     return rc;
 }
 
+/* A new socket has room. Without any, nobody has accepted it: who has greeted us a moment ago is dead. */
+static int say_first(const struct tsc_link *link, const struct tsi_hello *message)
+{
+    int rc = tsc_link_say(link, message);
+
+    return rc == TSOCKET_EAGAIN ? tsi_fail(TSOCKET_GONE, "the daemon died while it was asked") : rc;
+}
+
 /* Greeted, connected, and `hello` on its way. */
 static int link_open(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
                      struct tsc_link *link_out)
@@ -127,7 +135,7 @@ static int link_open(const char *daemon, const struct tsi_hello *hello, int conn
         rc = tsi_socket_connect(greeting.socket, &link.socket);
     }
     if (rc == TSOCKET_OK)
-        rc = tsc_link_say(&link, &mine);
+        rc = say_first(&link, &mine);
     TSI_STEP(HELLO_SENT);
     if (rc == TSOCKET_OK)
         *link_out = link;

@@ -165,8 +165,7 @@ static void hear_attach(struct tsc_audit *audit, const struct tsi_record *record
     reading->who = reading->name != NULL && is_sane(reading) ? add_consumer(audit, reading) : NULL;
     if (reading->who == NULL) {
         find(audit, TSC_STRAY, reading->id, 0);
-        free(reading->name);
-        free(reading);
+        tsc_reading_destroy(reading);
         return;
     }
     reading->who->attachments = 1;
@@ -296,12 +295,17 @@ static void hear_run(struct tsc_audit *audit, const struct tsi_record *record)
 
 static void hear_of_reading(struct tsc_audit *audit, const struct tsi_record *record)
 {
+    const struct tsc_debt window = {.epoch = record->a, .from = record->b, .to = record->c};
     struct tsc_reading *reading = reading_of(audit, record->consumer);
 
     if (reading == NULL)
         return;
     if (record->kind == TSI_RECORD_RELEASED)
         tsc_reading_released(reading, record->a, record->b, &audit->findings);
+    else if (record->kind == TSI_RECORD_OWED)
+        tsc_reading_owed(reading, &window, &audit->findings);
+    else if (record->kind == TSI_RECORD_AGAIN)
+        tsc_reading_again(reading, &window, &audit->findings);
     else if (record->kind == TSI_RECORD_SKIPPED)
         tsc_reading_skipped(reading, record->a, record->b, record->c, &audit->findings);
     else
@@ -341,6 +345,8 @@ void tsc_audit_record(struct tsc_audit *audit, const struct tsi_record *record)
         break;
     case TSI_RECORD_RELEASED:
     case TSI_RECORD_SKIPPED:
+    case TSI_RECORD_OWED:
+    case TSI_RECORD_AGAIN:
     case TSI_RECORD_PARKED:
         hear_of_reading(audit, record);
         break;
@@ -435,10 +441,13 @@ static void check_ranks(struct tsc_audit *audit, struct tsc_stream *stream)
 
 /* ---- the end ---- */
 
-static void note_middles(struct tsc_audit *audit)
+static void settle_all(struct tsc_audit *audit)
 {
     for (const struct tsc_reading *reading = audit->ended; reading != NULL; reading = reading->next) {
-        if (!reading->continued && tsc_reading_in_the_middle(reading))
+        if (reading->continued)
+            continue;
+        tsc_reading_settle(reading, &audit->findings);
+        if (tsc_reading_in_the_middle(reading))
             tsc_findings_add(&audit->findings, &(struct tsc_finding){.what = TSC_MIDDLE,
                                                                      .who = reading->who,
                                                                      .stream = reading->stream->name,
@@ -477,7 +486,7 @@ void tsc_audit_end(struct tsc_audit *audit, uint64_t torn)
     put_in_order(audit);
     for (struct tsc_stream *stream = audit->streams; stream != NULL; stream = stream->next)
         check_ranks(audit, stream);
-    note_middles(audit);
+    settle_all(audit);
 }
 
 static void free_readings(struct tsc_reading *reading)
@@ -485,8 +494,7 @@ static void free_readings(struct tsc_reading *reading)
     while (reading != NULL) {
         struct tsc_reading *next = reading->next;
 
-        free(reading->name);
-        free(reading);
+        tsc_reading_destroy(reading);
         reading = next;
     }
 }

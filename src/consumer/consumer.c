@@ -84,6 +84,12 @@ int tsc_handle_send(struct tsocket *ts, enum tsi_kind kind, uint64_t a, uint64_t
     return tsi_socket_send(ts->link.socket, 0, message, sizeof(message));
 }
 
+/* A resident stream is the same positions in each pass. To the daemon they count on. */
+static uint64_t passed_before(const struct tsocket *ts)
+{
+    return ts->welcome.resident ? (ts->walk.epoch - ts->welcome.epoch) * ts->ended.samples : 0;
+}
+
 /*
  * The position below which this consumer reads nothing any more. Never past the head, for the daemon takes it as room,
  * nor past the epoch's end, where the next window does not follow the stride. A rank keeps the newest sample of its
@@ -100,7 +106,7 @@ static uint64_t release_position(const struct tsocket *ts)
     next = ts->start + tsc_handle_next_index(ts);
     if (ts->world > 1 && limit > ts->start && next >= limit)
         limit--;
-    return tsc_held_floor(&ts->held, ts->ring, MIN(next, limit));
+    return tsc_held_floor(&ts->held, ts->ring, passed_before(ts) + MIN(next, limit));
 }
 
 /* Small steps are saved up, unless this consumer is about to wait (maybe for this very room) or may be away for long.
@@ -164,7 +170,7 @@ static void count(struct tsocket *ts, uint32_t valid)
 /* Samples that the epoch had lost before that index. Of one that is whole as far as was seen, the page says so. */
 static uint64_t removed_before(const struct tsocket *ts, uint64_t index)
 {
-    if (ts->len_seen == ts->welcome.epoch_samples)
+    if (index == 0 || ts->len_seen == ts->welcome.epoch_samples)
         return 0;
     return tsi_control_removed(ts->ring->control, ts->ring->layout.capacity, ts->start + index - 1);
 }
@@ -178,13 +184,14 @@ static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struc
     window->after = ts->walk.from;
     window->valid = batch->valid;
     window->again = ts->detour;
-    if (batch->valid > 0) {
-        window->after.index = batch->first + batch->valid;
+    if (batch->valid > 0) { /* a rank needs its last sample still: there may be none behind, and windows to be padded */
+        window->after.index = batch->first + batch->valid - (ts->world > 1);
         window->after.removed = removed_before(ts, window->after.index);
     }
     tsc_witness_first(ts, batch, ts->held.next);
     if (!tsi_control_still_holds(ts->ring->control, window->position))
         return elapsed(ts, window->position);
+    window->position += passed_before(ts);
     *batch_out = *batch;
     batch_out->id = tsc_held_add(&ts->held, window);
     ts->skipped_now = 0;
@@ -336,18 +343,24 @@ static void skip(struct tsocket *ts, uint64_t ready, uint64_t end)
     ts->skipped_now += samples;
 }
 
-/* Windows that were lost are given again before anything else. */
+/*
+ * Windows that were lost are given again before anything else. The daemon hears where that begins and where it ends,
+ * also if the way goes straight on: what is released between is no progress.
+ */
 static void steer(struct tsocket *ts)
 {
-    const struct tsc_walk *target = ts->n_lost > 0 ? &ts->lost[0] : &ts->ahead;
+    const struct tsc_walk *target = tsc_move_next(ts);
+    bool detour = ts->n_lost > 0;
 
-    if (ts->n_lost == 0 && !ts->detour)
+    if (!detour && !ts->detour)
         return;
-    if (!ts->detour)
-        ts->ahead = ts->walk;
-    ts->detour = ts->n_lost > 0;
-    if (target->epoch != ts->walk.epoch || target->until != ts->walk.until || target->round != ts->walk.round)
+    if (detour != ts->detour || target->epoch != ts->walk.epoch || target->until != ts->walk.until ||
+        target->round != ts->walk.round) {
+        if (!ts->detour)
+            ts->ahead = ts->walk;
         tsc_move_to(ts, target);
+        ts->detour = detour;
+    }
 }
 
 /* One look. TSOCKET_EAGAIN: not ready. */
@@ -444,12 +457,14 @@ static int sleep_once(struct tsocket *ts, bool to_send, int left_ms)
     return left_ms == 0 && !ts->gone ? TSOCKET_EAGAIN : TSOCKET_OK;
 }
 
-/* While work of a GPU stands behind releases, it is looked at so often: nobody says when it is done. */
+/* While work of a GPU stands behind releases, or the lifeline is full, it is looked at so often: nobody says when. */
 static int patience_ms(const struct tsocket *ts, uint64_t deadline_ns)
 {
     int left_ms = tsi_clock_left_ms(tsi_clock_ns(), deadline_ns);
 
-    return ts->held.n_pending > 0 && (left_ms < 0 || left_ms > LOOK_MS) ? LOOK_MS : left_ms;
+    if (ts->held.n_pending == 0 && ts->n_unsaid == 0)
+        return left_ms;
+    return left_ms < 0 || left_ms > LOOK_MS ? LOOK_MS : left_ms;
 }
 
 /* Room comes only from this consumer's own work, whatever the daemon does. */
@@ -474,6 +489,7 @@ static int wait_once(struct tsocket *ts, uint64_t deadline_ns)
     if (ts->gone)
         return tsc_move_come_back(ts, deadline_ns);
     tsc_handle_tell_release(ts, true);
+    tsc_move_say_lost(ts);
     told = (tsc_move_is_due(ts) ? tsc_move_ask(ts) : ask(ts)) && !ts->release_due;
     return sleep_once(ts, !told, patience_ms(ts, deadline_ns));
 }

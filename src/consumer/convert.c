@@ -1,89 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A byte has 256 values, so each channel has a table of what becomes of them, in the bits of the result's dtype: half
- * precision costs no more than float32, and the divisions are done once.
- */
 #include <tsocket/convert.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "../ipc/error.h"
-#include "convert_table.h"
-
-enum {
-    VALUES = TSC_CONVERT_VALUES,
-    BLOCK = 1024, /* pixels that are gone through once per channel: they and their result stay in the nearest cache */
-};
+#include "convert_shared.h"
 
 void tsocket_conversion_init(struct tsocket_conversion *conversion)
 {
     *conversion = (struct tsocket_conversion){
         .size = sizeof(*conversion), .dtype = TSOCKET_FLOAT32, .channels = 3, .std = {1, 1, 1, 1}};
-}
-
-static uint32_t float_bits(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-/* bits >> n, rounded to nearest, ties to even. */
-static uint32_t round_off(uint32_t bits, unsigned n)
-{
-    uint32_t half = UINT32_C(1) << (n - 1);
-    uint32_t rest = bits & (2 * half - 1);
-    uint32_t kept = bits >> n;
-
-    return kept + (rest > half || (rest == half && (kept & 1)));
-}
-
-static uint32_t bfloat16_bits(float value)
-{
-    return round_off(float_bits(value), 16);
-}
-
-/* IEEE 754 binary16. A carry out of the significand rightly goes on into the exponent. */
-static uint32_t float16_bits(float value)
-{
-    uint32_t bits = float_bits(value);
-    uint32_t sign = bits >> 16 & 0x8000;
-    uint32_t exponent = bits >> 23 & 0xff;
-    uint32_t significand = (bits & 0x7fffff) | 0x800000;
-
-    if (exponent > 127 + 15)
-        return sign | 0x7c00; /* too large, or infinite; a table never holds NaN */
-    if (exponent >= 127 - 14)
-        return sign | round_off((exponent - (127 - 15)) << 23 | (significand & 0x7fffff), 13);
-    if (exponent < 127 - 25)
-        return sign;
-    return sign | round_off(significand, 126 - exponent); /* subnormal */
-}
-
-static uint32_t to_bits(float value, enum tsocket_dtype dtype)
-{
-    switch (dtype) {
-    case TSOCKET_FLOAT16:
-        return float16_bits(value);
-    case TSOCKET_BFLOAT16:
-        return bfloat16_bits(value);
-    default:
-        return float_bits(value);
-    }
-}
-
-/* The divisions in this order and in float, as src/producer/output.c does them. */
-void tsc_convert_fill(const struct tsocket_conversion *conversion, struct tsc_convert_table *table_out)
-{
-    for (uint32_t c = 0; c < conversion->channels; c++) {
-        for (uint32_t v = 0; v < VALUES; v++) {
-            float value = ((float)v / 255.0f - conversion->mean[c]) / conversion->std[c];
-
-            table_out->bits[c][v] = to_bits(value, conversion->dtype);
-        }
-    }
 }
 
 int tsc_convert_check(const struct tsocket_conversion *conversion)
@@ -101,68 +29,18 @@ int tsc_convert_check(const struct tsocket_conversion *conversion)
         return tsi_fail(TSOCKET_EINVAL, "conversion.channels is %u; 1 to %d are possible", conversion->channels,
                         TSOCKET_CHANNELS_MAX);
     for (uint32_t c = 0; c < conversion->channels; c++) {
-        if (!(conversion->std[c] < 0 || conversion->std[c] > 0) || conversion->mean[c] != conversion->mean[c])
-            return tsi_fail(TSOCKET_EINVAL, "conversion.mean[%u] is %g and std %g; numbers are needed, std not 0", c,
+        if (!isfinite(conversion->mean[c]) || !isfinite(conversion->std[c]) ||
+            !(conversion->std[c] < 0 || conversion->std[c] > 0))
+            return tsi_fail(TSOCKET_EINVAL,
+                            "conversion.mean[%u] is %g and std %g; finite numbers are needed, std not 0", c,
                             (double)conversion->mean[c], (double)conversion->std[c]);
     }
     return TSOCKET_OK;
 }
 
-static void map_32(const uint32_t *table, const uint8_t *from, size_t from_step, uint64_t count, uint32_t *to,
-                   size_t to_step)
+void tsc_convert_norm(const struct tsocket_conversion *conversion, struct tsi_norm *norm_out)
 {
-    for (uint64_t i = 0; i < count; i++)
-        to[i * to_step] = table[from[i * from_step]];
-}
-
-static void map_16(const uint32_t *table, const uint8_t *from, size_t from_step, uint64_t count, uint16_t *to,
-                   size_t to_step)
-{
-    for (uint64_t i = 0; i < count; i++)
-        to[i * to_step] = (uint16_t)table[from[i * from_step]];
-}
-
-/* One picture; `to` is its first element. */
-static void convert_one(const struct tsocket_conversion *conversion, const struct tsc_convert_table *table,
-                        const uint8_t *from, uint64_t pixels, void *to)
-{
-    size_t channels = conversion->channels;
-    size_t pixel_step = conversion->channels_first ? 1 : channels;
-    size_t channel_step = conversion->channels_first ? pixels : 1;
-
-    for (uint64_t first = 0; first < pixels; first += BLOCK) {
-        uint64_t count = pixels - first < BLOCK ? pixels - first : BLOCK;
-
-        for (size_t c = 0; c < channels; c++) {
-            const uint8_t *in = from + first * channels + c;
-            size_t at = first * pixel_step + c * channel_step;
-
-            if (conversion->dtype == TSOCKET_FLOAT32)
-                map_32(table->bits[c], in, channels, count, (uint32_t *)to + at, pixel_step);
-            else
-                map_16(table->bits[c], in, channels, count, (uint16_t *)to + at, pixel_step);
-        }
-    }
-}
-
-int tsocket_convert(const struct tsocket_conversion *conversion, const uint8_t *from, uint64_t images, uint64_t pixels,
-                    void *to)
-{
-    struct tsc_convert_table table;
-    uint64_t elements;
-    int rc;
-
-    if (conversion == NULL || from == NULL || to == NULL)
-        return tsi_fail(TSOCKET_EINVAL, "tsocket_convert: NULL");
-    rc = tsc_convert_check(conversion);
-    if (rc != TSOCKET_OK)
-        return rc;
-    tsc_convert_fill(conversion, &table);
-    elements = pixels * conversion->channels;
-    for (uint64_t i = 0; i < images; i++)
-        convert_one(conversion, &table, from + i * elements, pixels,
-                    (unsigned char *)to + i * elements * tsocket_dtype_bytes(conversion->dtype));
-    return TSOCKET_OK;
+    tsi_norm_init(norm_out, conversion->dtype, conversion->channels, conversion->mean, conversion->std);
 }
 
 int tsc_convert_shape(const struct tsocket_conversion *conversion, const struct tsocket_pick *pick, uint64_t images,
@@ -182,30 +60,56 @@ int tsc_convert_shape(const struct tsocket_conversion *conversion, const struct 
     return TSOCKET_OK;
 }
 
-/* A mirrored picture, pixel by pixel. */
-static void convert_flipped(const struct tsc_convert_shape *shape, const struct tsocket_pick *pick,
-                            const struct tsc_convert_table *table, bool wide, const uint8_t *from, uint32_t image,
-                            void *to)
+/* The same with each row from right to left. */
+static void write_flipped(const struct tsi_norm *norm, const uint8_t *from, size_t pixels, size_t width,
+                          unsigned char *to, struct tsi_norm_steps steps)
 {
-    for (uint32_t pixel = 0; pixel < shape->pixels; pixel++) {
-        const uint8_t *bytes = from + tsc_convert_from(shape, pick->index, pick->flip, image, pixel) * shape->channels;
+    size_t step_bytes = (size_t)steps.pixel * tsocket_dtype_bytes(norm->dtype);
+    const struct tsi_norm_steps back = {.pixel = -steps.pixel, .channel = steps.channel};
 
-        for (uint32_t c = 0; c < shape->channels; c++) {
-            uint64_t at = tsc_convert_to(shape, image, pixel, c);
+    for (size_t row = 0; row < pixels; row += width)
+        tsi_norm_write(norm, from + row * norm->channels, width, to + (row + width - 1) * step_bytes, back);
+}
 
-            if (wide)
-                ((uint32_t *)to)[at] = table->bits[c][bytes[c]];
-            else
-                ((uint16_t *)to)[at] = (uint16_t)table->bits[c][bytes[c]];
-        }
+/* All pictures of the result. */
+static void convert(const struct tsocket_conversion *conversion, const struct tsocket_pick *pick, const uint8_t *from,
+                    uint64_t images, uint64_t pixels, unsigned char *to)
+{
+    size_t elements = pixels * conversion->channels, picture_bytes = elements * tsocket_dtype_bytes(conversion->dtype);
+    struct tsi_norm_steps steps = {.pixel = (ptrdiff_t)conversion->channels, .channel = 1};
+    struct tsi_norm norm;
+
+    if (conversion->channels_first)
+        steps = (struct tsi_norm_steps){.pixel = 1, .channel = (ptrdiff_t)pixels};
+    tsc_convert_norm(conversion, &norm);
+    for (uint64_t i = 0; i < images; i++, to += picture_bytes) {
+        const uint8_t *source = from + (pick->index != NULL ? pick->index[i] : i) * elements;
+
+        if (pick->flip != NULL && pick->flip[i] != 0)
+            write_flipped(&norm, source, pixels, pick->width, to, steps);
+        else
+            tsi_norm_write(&norm, source, pixels, to, steps);
     }
+}
+
+int tsocket_convert(const struct tsocket_conversion *conversion, const uint8_t *from, uint64_t images, uint64_t pixels,
+                    void *to)
+{
+    static const struct tsocket_pick all = {.index = NULL};
+    int rc;
+
+    if (conversion == NULL || from == NULL || to == NULL)
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_convert: NULL");
+    rc = tsc_convert_check(conversion);
+    if (rc == TSOCKET_OK)
+        convert(conversion, &all, from, images, pixels, to);
+    return rc;
 }
 
 int tsocket_convert_picked(const struct tsocket_conversion *conversion, const struct tsocket_pick *pick,
                            const uint8_t *from, uint64_t images, uint64_t pixels, void *to)
 {
     struct tsc_convert_shape shape;
-    struct tsc_convert_table table;
     int rc;
 
     if (conversion == NULL || pick == NULL || from == NULL || to == NULL)
@@ -213,18 +117,7 @@ int tsocket_convert_picked(const struct tsocket_conversion *conversion, const st
     rc = tsc_convert_check(conversion);
     if (rc == TSOCKET_OK)
         rc = tsc_convert_shape(conversion, pick, images, pixels, &shape);
-    if (rc != TSOCKET_OK)
-        return rc;
-    tsc_convert_fill(conversion, &table);
-    for (uint32_t i = 0; i < shape.images; i++) {
-        uint64_t elements = pixels * conversion->channels;
-        uint32_t source = pick->index != NULL ? pick->index[i] : i;
-
-        if (pick->flip != NULL && pick->flip[i] != 0)
-            convert_flipped(&shape, pick, &table, conversion->dtype == TSOCKET_FLOAT32, from, i, to);
-        else
-            convert_one(conversion, &table, from + source * elements, pixels,
-                        (unsigned char *)to + i * elements * tsocket_dtype_bytes(conversion->dtype));
-    }
-    return TSOCKET_OK;
+    if (rc == TSOCKET_OK)
+        convert(conversion, pick, from, images, pixels, to);
+    return rc;
 }

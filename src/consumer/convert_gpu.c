@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert_gpu.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,8 @@ enum {
     THREADS = 256,   /* in a block */
     ROWS_MAX = 32768 /* of blocks; more images share them */
 };
+
+static_assert((int)TSC_CONVERT_VALUES == (int)TSI_NORM_VALUES, "kernels read a norm's table");
 
 /* Text for the driver's compiler, which takes it for every GPU from compute capability 6.0 on. */
 extern const char tsc_convert_ptx[];
@@ -99,14 +102,14 @@ static bool is_same(const struct tsocket_conversion *a, const struct tsocket_con
 
 static int upload(struct tsc_convert_gpu *convert, const struct tsocket_conversion *conversion, uint64_t *address_out)
 {
-    struct tsc_convert_table table = {{{0}}};
+    struct tsi_norm norm;
     uint64_t address = 0;
-    int rc = tsc_gpu_alloc(convert->gpu, sizeof(table), &address);
+    int rc = tsc_gpu_alloc(convert->gpu, sizeof(norm.bits), &address);
 
     if (rc != TSOCKET_OK)
         return rc;
-    tsc_convert_fill(conversion, &table);
-    rc = tsc_gpu_copy_in(convert->gpu, address, &table, sizeof(table));
+    tsc_convert_norm(conversion, &norm);
+    rc = tsc_gpu_copy_in(convert->gpu, address, norm.bits, sizeof(norm.bits));
     if (rc == TSOCKET_OK)
         rc = tsc_gpu_finish(convert->gpu);
     if (rc == TSOCKET_OK)

@@ -6,7 +6,7 @@
 #ifndef TSC_CONVERT_GPU_H
 #define TSC_CONVERT_GPU_H
 
-#include "convert_table.h"
+#include "convert_shared.h"
 #include "gpu.h"
 
 struct tsc_convert_gpu;

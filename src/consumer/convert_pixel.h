@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the pixels of a conversion come from and go to (convert.h in include/tsocket): one text for the host's compiler
- * and for the GPU's. What becomes of a byte stands in a table that the host makes for both, so that both have the same
- * bits, whatever the type.
+ * Where the pixels of a conversion on a GPU come from and go to (convert.h in include/tsocket): for the GPU's compiler,
+ * and for the kernel that the tests simulate. What becomes of a byte stands in the table of the host's norm
+ * (src/ipc/norm.h), so that both have the same bits, whatever the type.
  */
 #ifndef TSC_CONVERT_PIXEL_H
 #define TSC_CONVERT_PIXEL_H

@@ -61,10 +61,12 @@ struct tsocket {
     struct tsc_held held;
 
     /* windows that were lost while it was parked, and are given again before anything else: in order, at most `hold` */
-    struct tsc_walk *lost;
+    struct tsc_window *lost;
     uint32_t n_lost;
-    bool detour;           /* it is at one of these, */
-    struct tsc_walk ahead; /* and goes on here behind them */
+    struct tsi_hot *unsaid; /* about these, and those that have been given again: found no room on the lifeline yet */
+    uint32_t n_unsaid;      /* at most 2 * hold: nothing is given again before it is said to be lost */
+    bool detour;            /* it is at one of these, */
+    struct tsc_walk ahead;  /* and goes on here behind them */
 
     /* what the daemon knows */
     uint64_t save_up;     /* so many released samples need not be told yet */
@@ -136,8 +138,14 @@ void tsc_move_to(struct tsocket *ts, const struct tsc_walk *walk);
 /* Where the next window is: the first of those that were lost, or where it goes on. */
 const struct tsc_walk *tsc_move_next(const struct tsocket *ts);
 
-/* A window was lost. */
+/* A window was lost: it will be given again. */
 void tsc_move_note_lost(struct tsocket *ts, const struct tsc_window *window);
+
+/* A window that was lost before has been given back whole. */
+void tsc_move_note_again(struct tsocket *ts, const struct tsc_window *window);
+
+/* What the daemon does not know of these yet it is told, as far as there is room. */
+void tsc_move_say_lost(struct tsocket *ts);
 
 /* Sources of which nothing is held any more are given up. */
 void tsc_move_leave_unused(struct tsocket *ts);

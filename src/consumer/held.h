@@ -26,14 +26,14 @@ struct tsc_walk {
     uint64_t wrap;         /* > 0: there will be another lap, over [0, wrap) */
     uint64_t until;        /* > 0: this is that lap, and the epoch is over at this index */
     uint64_t whole;        /* in that lap: the epoch's length */
-    struct tsi_place from; /* where the window before ended, as a producer must know it */
+    struct tsi_place from; /* `after` of the window before: from there on a producer must have the samples */
 };
 
 struct tsc_window {
-    uint64_t position; /* nothing of it lies below */
+    uint64_t position; /* nothing of it lies below; of a resident stream, as RELEASE counts it */
     struct tsc_ring *ring;
     struct tsc_walk walk;   /* that leads to it */
-    struct tsi_place after; /* where it ends */
+    struct tsi_place after; /* where it ends; of a rank, a sample before that */
     uint32_t valid;         /* real samples in it */
     bool held;
     bool pending; /* released behind work that a GPU has been given: given back when that is done */

@@ -21,7 +21,7 @@ bool tsc_move_is_due(const struct tsocket *ts)
 
 static int say_place(struct tsocket *ts, const char *type)
 {
-    struct tsi_hello message = {.place = ts->walk.from, .number = ++ts->said};
+    struct tsi_hello message = {.place = ts->walk.from, .number = ++ts->said, .again = ts->detour};
 
     strcpy(message.type, type);
     return tsc_link_say(&ts->link, &message);
@@ -29,7 +29,7 @@ static int say_place(struct tsocket *ts, const char *type)
 
 bool tsc_move_ask(struct tsocket *ts)
 {
-    if (ts->asked_place)
+    if (ts->asked_place || ts->n_unsaid > 0) /* these first: they are tried again soon */
         return true;
     TSI_STEP(PLACE_DUE);
     ts->asked_place = say_place(ts, "PLACE") == TSOCKET_OK;
@@ -175,18 +175,61 @@ static bool is_before(const struct tsc_walk *a, const struct tsc_walk *b)
     return a->round < b->round;
 }
 
+void tsc_move_say_lost(struct tsocket *ts)
+{
+    unsigned char packet[TSI_HOT_BYTES];
+    uint32_t said = 0;
+
+    while (said < ts->n_unsaid) {
+        tsi_hot_pack(&ts->unsaid[said], packet);
+        if (tsi_lifeline_send(ts->link.lifeline, packet, sizeof(packet), NULL, 0) != TSOCKET_OK)
+            break;
+        said++;
+    }
+    ts->n_unsaid -= said;
+    memmove(&ts->unsaid[0], &ts->unsaid[said], ts->n_unsaid * sizeof(ts->unsaid[0]));
+}
+
+static void say(struct tsocket *ts, enum tsi_kind kind, const struct tsc_window *window)
+{
+    ts->unsaid[ts->n_unsaid++] = (struct tsi_hot){
+        .kind = kind, .ring = window->valid, .a = window->walk.epoch, .b = tsc_handle_index(ts, &window->walk)};
+    tsc_move_say_lost(ts);
+}
+
 void tsc_move_note_lost(struct tsocket *ts, const struct tsc_window *window)
 {
     const struct tsc_walk *now = ts->detour ? &ts->ahead : &ts->walk;
     uint32_t i = ts->n_lost++;
 
-    while (i > 0 && is_before(&window->walk, &ts->lost[i - 1])) {
+    while (i > 0 && is_before(&window->walk, &ts->lost[i - 1].walk)) {
         ts->lost[i] = ts->lost[i - 1];
         i--;
     }
-    ts->lost[i] = window->walk;
+    ts->lost[i] = *window;
     if (window->walk.own_epoch == now->own_epoch)
         ts->received -= window->valid;
+    if (!window->again) /* else the daemon knows that it is owed */
+        say(ts, TSI_LOST, window);
+}
+
+void tsc_move_note_again(struct tsocket *ts, const struct tsc_window *window)
+{
+    say(ts, TSI_AGAIN, window);
+}
+
+/* A daemon that has come back knows of no window that is owed. */
+static void say_anew(struct tsocket *ts)
+{
+    ts->n_unsaid = 0;
+    for (uint32_t i = 0; i < ts->n_lost; i++)
+        say(ts, TSI_LOST, &ts->lost[i]);
+    for (uint64_t id = ts->held.oldest; id < ts->held.next; id++) {
+        const struct tsc_window *window = tsc_held_find(&ts->held, id);
+
+        if (window != NULL && window->again)
+            say(ts, TSI_LOST, window);
+    }
 }
 
 /* --- pause */
@@ -271,7 +314,7 @@ static int make_token(const struct tsocket *ts, const struct tsi_place *after, c
 
 const struct tsc_walk *tsc_move_next(const struct tsocket *ts)
 {
-    return ts->n_lost > 0 ? &ts->lost[0] : ts->detour ? &ts->ahead : &ts->walk;
+    return ts->n_lost > 0 ? &ts->lost[0].walk : ts->detour ? &ts->ahead : &ts->walk;
 }
 
 static int token_of_next(const struct tsocket *ts, char text_out[TSOCKET_TOKEN_MAX + 1])
@@ -364,17 +407,19 @@ static int adopt(struct tsocket *ts, struct tsc_attachment *attachment)
     ts->gone = false;
     ts->gone_ns = 0;
     ts->emptied = false;
-    ts->must_ask = false;
+    ts->must_ask = ts->detour; /* the daemon takes it for where its own way goes on */
     ts->asked_place = false;
     forget_place(ts);
+    say_anew(ts);
     tsc_move_leave_unused(ts);
     return tsc_handle_guard(ts);
 }
 
-/* Tells the new daemon where this consumer is, as any other that resumes. */
+/* Tells the new daemon where this consumer is, as any other that resumes. What it has lost lies before that. */
 static int attach_again(struct tsocket *ts, int timeout_ms, struct tsc_attachment *attachment_out)
 {
-    int rc = make_token(ts, &ts->walk.from, &ts->walk, ts->hello.resume);
+    const struct tsc_walk *walk = ts->detour ? &ts->ahead : &ts->walk;
+    int rc = make_token(ts, &walk->from, walk, ts->hello.resume);
 
     return rc == TSOCKET_OK ? tsc_attach(ts->welcome.daemon, &ts->hello, timeout_ms, attachment_out) : rc;
 }

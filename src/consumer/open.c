@@ -210,7 +210,10 @@ static void begin_walk(struct tsocket *ts)
 static int reserve_lost(struct tsocket *ts)
 {
     ts->lost = calloc(ts->held.hold, sizeof(*ts->lost));
-    return ts->lost != NULL ? TSOCKET_OK : tsi_fail(TSOCKET_ENOMEM, "no memory for %u windows", ts->held.hold);
+    ts->unsaid = calloc(ts->held.hold, 2 * sizeof(*ts->unsaid));
+    if (ts->lost == NULL || ts->unsaid == NULL)
+        return tsi_fail(TSOCKET_ENOMEM, "no memory for %u windows", ts->held.hold);
+    return TSOCKET_OK;
 }
 
 static void leave_to_parent(void *context)
@@ -268,6 +271,7 @@ static void free_handle(struct tsocket *ts)
     tsc_held_fini(&ts->held);
     free(ts->evidence);
     free(ts->lost);
+    free(ts->unsaid);
     tsc_link_close(&ts->link);
     while (ts->rings != NULL) {
         struct tsc_ring *ring = ts->rings;
@@ -329,6 +333,7 @@ static void say_goodbye(struct tsocket *ts)
     unsigned char packet[TSI_HOT_BYTES];
 
     tsi_hot_pack(&hot, packet);
+    tsc_move_say_lost(ts);
     tsi_lifeline_send(ts->link.lifeline, packet, sizeof(packet), NULL, 0);
     TSI_STEP(GOODBYE_SAID);
 }

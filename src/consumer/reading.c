@@ -420,6 +420,42 @@ void tsc_reading_skipped(struct tsc_reading *reading, uint64_t epoch, uint64_t f
     }
 }
 
+/* Whether it can have been given that: not what no epoch has. */
+static bool is_sound(const struct tsc_reading *reading, const struct tsc_debt *window)
+{
+    return reading->placed && window->from < window->to &&
+           window->to <= tsc_stream_length(reading->stream, window->epoch);
+}
+
+void tsc_reading_owed(struct tsc_reading *reading, const struct tsc_debt *window, struct tsc_findings *findings)
+{
+    if (!is_sound(reading, window)) {
+        stray(reading, findings);
+        return;
+    }
+    reading->who->lost += window->to - window->from;
+    if (!tsc_debts_add(&reading->owed, window))
+        findings->no_memory = true;
+}
+
+void tsc_reading_again(struct tsc_reading *reading, const struct tsc_debt *window, struct tsc_findings *findings)
+{
+    if (!is_sound(reading, window))
+        stray(reading, findings);
+    else if (!tsc_debts_settle(&reading->owed, window))
+        find(reading, findings, TSC_TWICE, window->epoch, window->from, window->to);
+}
+
+void tsc_reading_settle(const struct tsc_reading *reading, struct tsc_findings *findings)
+{
+    for (size_t i = 0; i < reading->owed.n; i++) {
+        const struct tsc_debt *window = &reading->owed.items[i];
+
+        if (window->epoch < tsc_reading_epoch(reading))
+            find(reading, findings, TSC_MISSING, window->epoch, window->from, window->to);
+    }
+}
+
 /* ---- attachments in a row ---- */
 
 /* In the order in which the epoch was read: what lies before the place where it began, comes last. */
@@ -517,7 +553,7 @@ void tsc_reading_end(struct tsc_reading *reading, struct tsc_findings *findings)
         if (stretch->epoch == reading->stretches[0].epoch && stretch->pos < end_of(reading, stretch))
             return;
     }
-    if (!reading->vouched && is_missing(reading))
+    if ((!reading->vouched && is_missing(reading)) || tsc_debts_until(&reading->owed, tsc_reading_epoch(reading)))
         return; /* it had not been told yet where the rest is */
     while (reading->stretches[0].pos > 0 && end_of(reading, &reading->stretches[0]) <= reading->stretches[0].pos)
         finish_stretch(reading, findings);
@@ -539,5 +575,12 @@ bool tsc_reading_in_the_middle(const struct tsc_reading *reading)
 {
     const struct tsc_stretch *front = &reading->stretches[0];
 
-    return reading->placed && (reading->passed.n > 0 || front->begin > 0 || reading->carried);
+    return reading->placed && (reading->passed.n > 0 || front->begin > 0 || reading->carried || reading->owed.n > 0);
+}
+
+void tsc_reading_destroy(struct tsc_reading *reading)
+{
+    tsc_debts_fini(&reading->owed);
+    free(reading->name);
+    free(reading);
 }

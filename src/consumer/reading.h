@@ -8,6 +8,9 @@
  *                  |
  *     at an epoch's end: passed must be the whole epoch
  *
+ *     owed, again: windows that it held and lost are no matter of this walk; all that is owed must be settled in the
+ * end
+ *
  * Releases are cumulative, so they come in the order of the stretches. A sample is passed by being released, by being
  * skipped (which is a finding), or before this attachment, where it came with a token.
  */
@@ -17,6 +20,7 @@
 #include <tsocket/tsocket.h>
 
 #include "findings.h"
+#include "debts.h"
 #include "spans.h"
 
 #define TSC_STRETCHES_MAX 32
@@ -67,6 +71,7 @@ struct tsc_consumer {
     uint64_t by_token;   /* not released, but its token says that it had them */
     uint64_t dropped;    /* tails that it asked not to get */
     uint64_t skipped;
+    uint64_t lost;     /* written over while it held them, and owed to it once more */
     uint64_t parked;   /* times */
     const char *state; /* how its last attachment ended */
     struct tsc_consumer *next;
@@ -105,6 +110,7 @@ struct tsc_reading {
     struct tsc_stretch stretches[TSC_STRETCHES_MAX]; /* the first is where it reads; never none once placed */
     uint32_t n_stretches;
     struct tsc_spans passed; /* of the epoch of the first stretch */
+    struct tsc_debts owed;   /* whoever goes on from here begins without: its token vouches, or it says it anew */
     struct tsc_reading *next;
 };
 
@@ -114,6 +120,13 @@ void tsc_reading_place(struct tsc_reading *reading, uint64_t epoch, uint64_t ind
 void tsc_reading_released(struct tsc_reading *reading, uint64_t epoch, uint64_t index, struct tsc_findings *findings);
 void tsc_reading_skipped(struct tsc_reading *reading, uint64_t epoch, uint64_t from, uint64_t to,
                          struct tsc_findings *findings);
+
+/* It has lost [from, to) while it held it; and has got it again. */
+void tsc_reading_owed(struct tsc_reading *reading, const struct tsc_debt *window, struct tsc_findings *findings);
+void tsc_reading_again(struct tsc_reading *reading, const struct tsc_debt *window, struct tsc_findings *findings);
+
+/* Nothing more is said of it, and nobody went on from here: what it is still owed of epochs behind it is missing. */
+void tsc_reading_settle(const struct tsc_reading *reading, struct tsc_findings *findings);
 
 /* It goes on, at that place, where `before` had ended: before the first place. */
 void tsc_reading_continue(struct tsc_reading *reading, struct tsc_reading *before, uint64_t epoch, uint64_t index,
@@ -136,5 +149,6 @@ uint64_t tsc_stream_length(const struct tsc_stream *stream, uint64_t epoch);
 void tsc_stream_set_length(struct tsc_stream *stream, uint64_t epoch, uint64_t len, struct tsc_findings *findings);
 
 void tsc_stream_destroy(struct tsc_stream *stream);
+void tsc_reading_destroy(struct tsc_reading *reading);
 
 #endif

@@ -31,6 +31,8 @@ static int give_back(struct tsocket *ts, uint64_t id)
     if (window->ring != ts->ring)
         tsc_move_leave_unused(ts);
     tsc_move_unmap_unused(ts);
+    if (whole && window->again)
+        tsc_move_note_again(ts, window);
     if (whole)
         return TSOCKET_OK;
     tsc_move_note_lost(ts, window);
@@ -38,7 +40,7 @@ static int give_back(struct tsocket *ts, uint64_t id)
                     "the batch that ended at sample %" PRIu64 " of epoch %" PRIu64
                     " was written over while it was held, since this consumer had kept the group waiting for too long; "
                     "next gives it again",
-                    window->after.index, window->after.epoch);
+                    tsc_handle_index(ts, &window->walk) + window->valid, window->walk.epoch);
 }
 
 static int find(const struct tsocket *ts, const struct tsocket_batch *batch, const char *call)

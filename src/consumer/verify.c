@@ -215,6 +215,7 @@ static cJSON *consumer_json(const struct tsc_consumer *who)
     add_number(object, "by_token", who->by_token);
     add_number(object, "dropped", who->dropped);
     add_number(object, "skipped", who->skipped);
+    add_number(object, "lost", who->lost);
     add_number(object, "parked", who->parked);
     cJSON_AddStringToObject(object, "state", who->state);
     return object;

@@ -68,5 +68,6 @@ void tsc_witness_again(const struct tsocket *ts, const struct tsc_window *window
             "%s/%s: the batch that ended at sample %" PRIu64 " of epoch %" PRIu64
             " was changed while %s held it: this trainer, or another that read it at the same time, writes to its "
             "batches; copy them first",
-            ts->welcome.daemon, ts->welcome.stream, window->after.index, window->after.epoch, ts->hello.name);
+            ts->welcome.daemon, ts->welcome.stream, tsc_handle_index(ts, &window->walk) + window->valid,
+            window->walk.epoch, ts->hello.name);
 }

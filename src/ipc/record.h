@@ -10,6 +10,9 @@
  * has to say, and numbers of streams and consumers are its own from there on. Names are longer than a record: they
  * come before the record that they belong to, in TEXT records, cut into pieces.
  *
+ * PLACE and RELEASED tell of a consumer's own way through the stream, on which what it has released is behind it. On
+ * the way back to what it has lost, and from there, it says neither: OWED and AGAIN are all that there is to tell.
+ *
  *     bytes 0: kind, 1: detail, 2..3: stream, 4..7: CRC-32 of the rest, 8..15: consumer, 16..23: a, 24..31: b, 32..39:
  * c TEXT: 1: enum tsi_record_of, 2..3: bytes that are used of 8..39, which are the piece
  *
@@ -23,7 +26,7 @@
 
 #define TSI_RECORD_BYTES   40
 #define TSI_RECORD_PIECE   32 /* bytes of text in one record */
-#define TSI_RECORD_VERSION 1u
+#define TSI_RECORD_VERSION 2u
 
 enum tsi_record_kind {
     TSI_RECORD_RUN = 1,  /* a: real time in ns, b: process */
@@ -35,6 +38,8 @@ enum tsi_record_kind {
     TSI_RECORD_PLACE,    /* consumer, reads from here on: a: epoch, b: index, c: until, UINT64_MAX: the epoch's end */
     TSI_RECORD_RELEASED, /* consumer, a: epoch, b: index: all of its place before it */
     TSI_RECORD_SKIPPED,  /* consumer, a: epoch, b: from, c: to */
+    TSI_RECORD_OWED,     /* consumer, a: epoch, b: from, c: to: it lost a window that it held, and is to get it again */
+    TSI_RECORD_AGAIN,    /* consumer, likewise: it has got it again, and given it back */
     TSI_RECORD_PARKED,   /* consumer, detail: why, as the daemon's ledger.h numbers it */
     TSI_RECORD_LEFT,     /* consumer, detail: enum tsi_record_how */
     TSI_RECORD_LOST,     /* a: so many records before it could not be written */

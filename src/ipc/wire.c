@@ -176,7 +176,8 @@ static char *pack_place(cJSON *json, const struct tsi_hello *hello)
     add_number(json, "index", hello->place.index);
     add_number(json, "removed", hello->place.removed);
     add_number(json, "number", hello->number);
-    return print_and_delete(json, 6);
+    add_number(json, "again", hello->again);
+    return print_and_delete(json, 7);
 }
 
 static char *pack_setting(cJSON *json, const struct tsi_hello *hello)
@@ -269,6 +270,8 @@ static int get_place(const cJSON *json, struct tsi_hello *hello)
         rc = get_number(json, "removed", 0, TSI_NUMBER_MAX, &hello->place.removed);
     if (rc == TSOCKET_OK)
         rc = get_number(json, "number", 0, TSI_NUMBER_MAX, &hello->number);
+    if (rc == TSOCKET_OK)
+        rc = get_bool(json, "again", &hello->again);
     return rc;
 }
 

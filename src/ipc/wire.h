@@ -11,6 +11,8 @@
  *        |--- PLACE {epoch, index, removed} ---------->|      cold: a consumer that was summoned (see control.h)
  *        |<-- MOVE {ring, capacity, arena} ------------|      says where it stands and is told where to read on;
  *        |--- LEFT {ring} ---------------------------->|      hot: it holds nothing of its side ring any more
+ *        |=== LOST, AGAIN {epoch, index, n} ==========>|      hot, over the lifeline: what it held was written over,
+ * and has been given again
  *
  * Hot messages stay under 33 bytes: above that libzmq allocates for each.
  *
@@ -25,7 +27,7 @@
 #include "ticket.h"
 #include "token.h"
 
-#define TSI_PROTOCOL        3
+#define TSI_PROTOCOL        4
 #define TSI_HOT_BYTES       24
 #define TSI_HOLD_MAX        1024u
 #define TSI_WORLD_MAX       65536u
@@ -40,14 +42,19 @@
 enum tsi_kind {
     TSI_WANT = 1, /* a: epoch, b: index: tell me when the samples before `index` of that epoch are ready, or it ended */
     TSI_READY,    /* look again */
-    TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far */
+    TSI_RELEASE,  /* a: position: nothing of mine reads below it; b: real samples I was given so far. In a resident
+                     stream positions count on: each pass since WELCOME adds its length */
     TSI_SKIPPED,  /* a: position, b: so many samples from there I leave out, because I lag */
     TSI_LEFT,     /* of the side ring `ring` I hold nothing any more */
+
+    /* over the lifeline, which brings them before the end of the consumer; they are about no ring, */
+    TSI_LOST,  /* but about `ring` samples: a: epoch, b: index: they were written over while I held them */
+    TSI_AGAIN, /* likewise: I had lost them, and have been given them once more */
 };
 
 struct tsi_hot {
     enum tsi_kind kind;
-    uint32_t ring; /* 0: the group's; others name one assignment of a side ring */
+    uint32_t ring; /* 0: the group's; others name one assignment of a side ring; LOST and AGAIN: a number of samples */
     uint64_t a;
     uint64_t b;
 };
@@ -74,6 +81,7 @@ struct tsi_hello { /* also the envelope of everything else that is said to a dae
     char token[TSI_RANDOM_HEX];
     struct tsi_place place;            /* PLACE and PAUSE only: where the consumer stands */
     uint64_t number;                   /* PLACE and PAUSE only: the consumer counts what it says */
+    bool again;                        /* likewise: it stands at what it has lost, and is to be given again */
     char setting[TSI_SETTING_MAX];     /* SET only, with stream and name: "KEY=VALUE" for that consumer */
     char stream[TSOCKET_NAME_MAX + 1]; /* empty: the daemon's first */
     char name[TSOCKET_NAME_MAX + 1];   /* of the consumer; printable ASCII */

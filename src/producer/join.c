@@ -89,7 +89,8 @@ void tsp_join_start_waiting(struct tsp_stream *stream, const struct tsp_roster *
 
         if (consumer->stream == stream && consumer->state == TSP_JOINING && consumer->epoch <= stream->filler.epoch) {
             tsp_join_activate(stream, roster, consumer, stream->filler.epoch, stream->filler.start, now_ns);
-            tsp_ledger_place(stream->ledger, consumer->id, stream->filler.epoch, 0, UINT64_MAX);
+            if (!consumer->again)
+                tsp_ledger_place(stream->ledger, consumer->id, stream->filler.epoch, 0, UINT64_MAX);
         }
     }
 }
@@ -194,6 +195,9 @@ static int take_token(const struct tsp_stream *stream, struct tsp_consumer *cons
     consumer->wrap = token.wrap > 0 ? token.wrap : token.until;
     consumer->wrap_epoch = token.from.epoch;
     consumer->second_lap = token.until > 0;
+    consumer->reach = token.until > 0
+                          ? (struct tsi_place){.epoch = token.from.epoch + 1}
+                          : (struct tsi_place){.epoch = token.from.epoch, .index = token.from.index + token.ahead};
     return TSOCKET_OK;
 }
 

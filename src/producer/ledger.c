@@ -351,6 +351,17 @@ void tsp_ledger_skipped(struct tsp_ledger *ledger, uint64_t consumer, uint64_t e
            &(struct tsi_record){.kind = TSI_RECORD_SKIPPED, .consumer = consumer, .a = epoch, .b = from, .c = to});
 }
 
+void tsp_ledger_owed(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t from, uint64_t to)
+{
+    record(ledger, &(struct tsi_record){.kind = TSI_RECORD_OWED, .consumer = consumer, .a = epoch, .b = from, .c = to});
+}
+
+void tsp_ledger_again(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t from, uint64_t to)
+{
+    record(ledger,
+           &(struct tsi_record){.kind = TSI_RECORD_AGAIN, .consumer = consumer, .a = epoch, .b = from, .c = to});
+}
+
 void tsp_ledger_parked(struct tsp_ledger *ledger, uint64_t consumer, enum tsp_ledger_why why)
 {
     record(ledger, &(struct tsi_record){.kind = TSI_RECORD_PARKED, .detail = (uint8_t)why, .consumer = consumer});

@@ -2,7 +2,7 @@
 /*
  * The ledger: a file from which it can be shown afterwards who got which samples (tsocketctl verify).
  *
- *     stream, epoch, attach, place, released, skipped, parked, left --> memory --flush--> FILE, appended
+ *     stream, epoch, attach, place, released, skipped, owed, again, parked, left --> memory --flush--> FILE, appended
  *
  * One thread at a time: whoever holds the producer's lock. No call waits for anything but the page cache: releases are
  * kept in memory until flush is called, which is to happen about once a second, or until there are many; those of one
@@ -71,10 +71,9 @@ void tsp_ledger_attach(struct tsp_ledger *ledger, uint64_t consumer, const struc
 /*
  * From here on it reads the samples [index, until) of the epoch in order, and then the next epochs from 0; `until` is
  * UINT64_MAX for the epoch's end. With ranks the windows are counted from `index`: there the next round of all begins.
- * To be called at the begin; whenever it goes on somewhere else than where the place before led it (the second lap of
- * a first epoch that was begun in the middle: [0, floor)); and where windows that it held were lost and are given once
- * more: then `index` is the first of them. Moves between rings that change nothing of this need no call, and do no
- * harm.
+ * To be called at the begin, and whenever it goes on somewhere else than where the place before led it (the second lap
+ * of a first epoch that was begun in the middle: [0, floor)). Moves between rings that change nothing of this need no
+ * call, and do no harm. Not on the way back to windows that were lost, nor released there: see owed.
  */
 void tsp_ledger_place(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t index, uint64_t until);
 
@@ -86,6 +85,13 @@ void tsp_ledger_released(struct tsp_ledger *ledger, uint64_t consumer, uint64_t 
 
 /* It was moved ahead from `from` to `to`, and will not get what lies between; what it held before is still released. */
 void tsp_ledger_skipped(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t from, uint64_t to);
+
+/*
+ * A window that it held was lost: [from, to) of that epoch is owed to it once more; and it has got that again. What
+ * place and released say is not touched by this: there it counts once, as soon as a release has passed it.
+ */
+void tsp_ledger_owed(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t from, uint64_t to);
+void tsp_ledger_again(struct tsp_ledger *ledger, uint64_t consumer, uint64_t epoch, uint64_t from, uint64_t to);
 
 enum tsp_ledger_why {
     TSP_LEDGER_PAUSED = 1, /* it asked for it */

@@ -350,23 +350,32 @@ static int timeout_ms(const struct tsocket_producer *producer, uint64_t now_ns)
  * The end of a consumer. One that closes says before how far it came, on the lifeline: what it sent over ZeroMQ may
  * still be on its way.
  */
-static void part(struct tsocket_producer *producer, struct tsp_consumer *consumer)
+static void part(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *last_words)
+{
+    TSI_STEP(PARTED);
+    if (last_words != NULL && consumer->stream != NULL)
+        tsp_talk_last_words(consumer, last_words);
+    consumer->polite = last_words != NULL;
+    tsp_talk_drop(producer, consumer, last_words != NULL ? "has left" : "has died");
+}
+
+/* One packet, if the kernel has one, or else the end of file. */
+static void hear_lifeline(struct tsocket_producer *producer, struct tsp_consumer *consumer)
 {
     unsigned char packet[TSI_LIFELINE_PACKET_MAX];
     int fds[TSI_LIFELINE_FDS];
     uint32_t n_fds = 0;
     struct tsi_hot hot;
     size_t len;
-    bool polite = tsi_lifeline_recv(consumer->lifeline, 0, packet, sizeof(packet), &len, fds, &n_fds) == TSOCKET_OK &&
-                  tsi_hot_unpack(packet, len, &hot) == TSOCKET_OK && hot.kind == TSI_RELEASE;
+    bool said = tsi_lifeline_recv(consumer->lifeline, 0, packet, sizeof(packet), &len, fds, &n_fds) == TSOCKET_OK &&
+                tsi_hot_unpack(packet, len, &hot) == TSOCKET_OK;
 
-    TSI_STEP(PARTED);
     while (n_fds > 0)
         close(fds[--n_fds]);
-    if (polite && consumer->stream != NULL)
-        tsp_talk_last_words(consumer, &hot);
-    consumer->polite = polite;
-    tsp_talk_drop(producer, consumer, polite ? "has left" : "has died");
+    if (said && consumer->stream != NULL && (hot.kind == TSI_LOST || hot.kind == TSI_AGAIN))
+        tsp_talk_owed(producer, consumer, &hot);
+    else
+        part(producer, consumer, said && hot.kind == TSI_RELEASE ? &hot : NULL);
 }
 
 static void handle(struct tsocket_producer *producer, const struct epoll_event *event, uint64_t now_ns)
@@ -388,7 +397,7 @@ static void handle(struct tsocket_producer *producer, const struct epoll_event *
     case EVENT_CONSUMER:
         consumer = tsp_roster_by_id(&producer->roster, id);
         if (consumer != NULL)
-            part(producer, consumer);
+            hear_lifeline(producer, consumer);
         break;
     }
 }

@@ -13,7 +13,11 @@
 static const struct tsp_word augments[] = {{"train", TSP_AUGMENT_TRAIN}, {"eval", TSP_AUGMENT_EVAL}, {NULL, 0}};
 static const struct tsp_word filters[] = {{"bilinear", TSP_BILINEAR}, {"bicubic", TSP_BICUBIC}, {NULL, 0}};
 static const struct tsp_word qualities[] = {{"exact", TSP_EXACT}, {"fast", TSP_FAST}, {NULL, 0}};
-static const struct tsp_word dtypes[] = {{"uint8", TSOCKET_UINT8}, {"float32", TSOCKET_FLOAT32}, {NULL, 0}};
+static const struct tsp_word dtypes[] = {{"uint8", TSOCKET_UINT8},
+                                         {"float16", TSOCKET_FLOAT16},
+                                         {"bfloat16", TSOCKET_BFLOAT16},
+                                         {"float32", TSOCKET_FLOAT32},
+                                         {NULL, 0}};
 static const struct tsp_word layouts[] = {{"nhwc", TSP_NHWC}, {"nchw", TSP_NCHW}, {NULL, 0}};
 static const struct tsp_word on_bads[] = {
     {"skip", TSOCKET_BAD_SKIP}, {"fail", TSOCKET_BAD_FAIL}, {"mask", TSOCKET_BAD_MASK}, {NULL, 0}};
@@ -199,7 +203,8 @@ const struct tsp_option tsp_option_table[] = {
      VIEW(recipe.dtype),
      .in_recipe = true,
      .section = TSP_SECTION_IMAGES,
-     .help = "Type of the values: uint8 is 0 to 255, a quarter of the memory; float32 is (value / 255 - mean) / std."},
+     .help = "Type of the values: uint8 is 0 to 255, a quarter of float32's memory; float32 is (value / 255 - mean) / "
+             "std; float16 and bfloat16, half the memory, are that rounded to nearest, ties to even."},
     {.name = "layout",
      .argument = "ORDER",
      .type = TSP_OPTION_WORD,
@@ -218,7 +223,7 @@ const struct tsp_option tsp_option_table[] = {
      VIEW(recipe.mean),
      .in_recipe = true,
      .section = TSP_SECTION_IMAGES,
-     .help = "float32: subtracted, per channel."},
+     .help = "Floating point: subtracted, per channel."},
     {.name = "std",
      .argument = "R,G,B",
      .type = TSP_OPTION_CHANNELS,
@@ -228,7 +233,7 @@ const struct tsp_option tsp_option_table[] = {
      VIEW(recipe.std),
      .in_recipe = true,
      .section = TSP_SECTION_IMAGES,
-     .help = "float32: divided by, per channel."},
+     .help = "Floating point: divided by, per channel."},
 
     {.name = "seed",
      .argument = "N",

@@ -161,7 +161,7 @@ static bool check_recipe(const struct tsp_stream_options *stream, const struct t
     if (recipe->dtype == TSOCKET_UINT8 && !is_neutral(recipe))
         return tsp_problem_set(problem_out,
                                "stream %s: --mean and --std do nothing with --dtype uint8; leave them out, "
-                               "or add --dtype float32",
+                               "or add --dtype float32, float16 or bfloat16",
                                stream->name);
     return true;
 }

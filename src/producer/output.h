@@ -6,14 +6,13 @@
 #ifndef TSP_OUTPUT_H
 #define TSP_OUTPUT_H
 
+#include "../ipc/norm.h"
 #include "decode.h"
 
 struct tsp_writer {
     struct tsp_output out;
     bool columns;         /* lines are columns */
-    float values[3][256]; /* float32: what becomes of each byte, by channel ... */
-    float mean[3];        /* ... with these; std 0: there are none yet */
-    float std[3];
+    struct tsi_norm norm; /* the last one that was needed: floating point has one, bytes have none */
 };
 
 /* Starts from {0}, or from any earlier use. */

@@ -12,6 +12,8 @@ enum {
 /* Crops longer than this are a slip of the pen. */
 #define RATIO_MAX 1000.0
 
+#define FLOAT16_MAX 65504.0f
+
 void tsp_recipe_init(struct tsp_recipe *recipe)
 {
     *recipe = (struct tsp_recipe){
@@ -29,6 +31,20 @@ void tsp_recipe_init(struct tsp_recipe *recipe)
         .std = {1, 1, 1},
         .shuffle = true,
     };
+}
+
+static bool is_known(enum tsocket_dtype dtype)
+{
+    return dtype == TSOCKET_UINT8 || dtype == TSOCKET_FLOAT16 || dtype == TSOCKET_BFLOAT16 || dtype == TSOCKET_FLOAT32;
+}
+
+/* The largest magnitude of any value: that of black or of white. */
+static float reach(const struct tsp_recipe *recipe)
+{
+    float most = 0;
+    for (int c = 0; c < 3; c++)
+        most = fmaxf(most, fmaxf(fabsf(recipe->mean[c]), fabsf(1 - recipe->mean[c])) / recipe->std[c]);
+    return most;
 }
 
 /* All comparisons are such that a NaN fails them. */
@@ -49,13 +65,17 @@ const char *tsp_recipe_check(const struct tsp_recipe *recipe, char *text, size_t
     else if (!(recipe->crop_pct >= 0.01 && recipe->crop_pct <= 1))
         snprintf(text, len, "crop-pct %g: must be 0.01 to 1, the crop's share of the resized image's short side",
                  recipe->crop_pct);
-    else if (recipe->dtype != TSOCKET_UINT8 && recipe->dtype != TSOCKET_FLOAT32)
-        snprintf(text, len, "dtype: must be uint8 or float32");
+    else if (!is_known(recipe->dtype))
+        snprintf(text, len, "dtype: must be uint8, float16, bfloat16 or float32");
     else if (!isfinite(mean[0]) || !isfinite(mean[1]) || !isfinite(mean[2]))
         snprintf(text, len, "mean %g,%g,%g: must be three numbers", (double)mean[0], (double)mean[1], (double)mean[2]);
     else if (!(std[0] > 0 && std[1] > 0 && std[2] > 0 && isfinite(std[0] + std[1] + std[2])))
         snprintf(text, len, "std %g,%g,%g: must be three numbers above 0", (double)std[0], (double)std[1],
                  (double)std[2]);
+    else if (recipe->dtype == TSOCKET_FLOAT16 && !(reach(recipe) <= FLOAT16_MAX))
+        snprintf(text, len, "mean %g,%g,%g and std %g,%g,%g: values up to %g, but float16 ends at %g; take bfloat16",
+                 (double)mean[0], (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2],
+                 (double)reach(recipe), (double)FLOAT16_MAX);
     else
         return NULL;
     return text;

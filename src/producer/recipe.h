@@ -35,9 +35,9 @@ struct tsp_recipe {
     enum tsp_filter filter;
     enum tsp_quality quality;
     bool exif;                /* pictures are turned as their EXIF orientation says */
-    enum tsocket_dtype dtype; /* TSOCKET_UINT8 or TSOCKET_FLOAT32 */
+    enum tsocket_dtype dtype; /* TSOCKET_UINT8, or floating point: TSOCKET_FLOAT16, TSOCKET_BFLOAT16, TSOCKET_FLOAT32 */
     enum tsp_layout layout;
-    float mean[3]; /* float32 only: (v / 255 - mean) / std */
+    float mean[3]; /* floating point only: (v / 255 - mean) / std */
     float std[3];
     uint64_t seed;
     bool shuffle;

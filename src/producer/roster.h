@@ -60,16 +60,19 @@ struct tsp_consumer {
     bool summoned;          /* see control.h */
     bool asks;              /* has said where it stands, and waits for the answer: */
     struct tsi_place place;
-    uint64_t place_number; /* as it counts what it says */
-    uint64_t wrap;         /* > 0: it joined late, and [0, wrap) of its first epoch is still to come, */
-    uint64_t wrap_epoch;   /* which is this one; */
-    bool second_lap;       /* it has begun with that */
-    uint64_t skipped;      /* samples, as it says */
-    uint64_t max_hold_ns;  /* 0: it is never parked for holding */
-    uint64_t max_lag;      /* what it is told */
-    uint32_t useless;      /* messages since the last tick that changed nothing */
-    uint64_t received;     /* real samples, as it says */
-    bool wants;            /* sleeps until `want_index` samples of `want_epoch` are ready */
+    uint64_t place_number;  /* as it counts what it says */
+    uint64_t wrap;          /* > 0: it joined late, and [0, wrap) of its first epoch is still to come, */
+    uint64_t wrap_epoch;    /* which is this one; */
+    bool second_lap;        /* it has begun with that */
+    bool again;             /* it reads what it had lost: what it releases there is no progress */
+    uint32_t owed;          /* windows that it lost, and has not got again, as it says */
+    struct tsi_place reach; /* what it lost while it held it lies before that */
+    uint64_t skipped;       /* samples, as it says */
+    uint64_t max_hold_ns;   /* 0: it is never parked for holding */
+    uint64_t max_lag;       /* what it is told */
+    uint32_t useless;       /* messages since the last tick that changed nothing */
+    uint64_t received;      /* real samples, as it says */
+    bool wants;             /* sleeps until `want_index` samples of `want_epoch` are ready */
     uint64_t want_epoch;
     uint64_t want_index;
     uint64_t want_since_ns;

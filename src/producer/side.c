@@ -8,6 +8,7 @@
 #include "../ipc/log.h"
 #include "../ipc/step.h"
 #include "join.h"
+#include "owed.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -102,6 +103,7 @@ void tsp_side_park(struct tsp_consumer *consumer, enum tsp_ledger_why why, uint6
 {
     if (consumer->ring != NULL && consumer->state == TSP_READING)
         consumer->place = place_of(consumer); /* as far as is known; it will say */
+    tsp_owed_note_reach(consumer);
     if (consumer->ring == consumer->side)
         consumer->side_released = consumer->released;
     consumer->state = TSP_PARKED;
@@ -130,16 +132,15 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
     struct tsp_ledger *ledger = consumer->stream->ledger;
     bool late = consumer->wrap > 0 && place->epoch == consumer->wrap_epoch;
     uint64_t index = place->index;
-    bool wraps;
+    bool begins = late && index == 0 && !consumer->second_lap, wraps;
 
     if (consumer->hello.world > 1)
         return;
-    if (late && index == 0)
-        consumer->second_lap = true;
+    consumer->second_lap |= begins;
     wraps = late && consumer->second_lap && index < consumer->wrap;
     if (late && !consumer->second_lap)
         index = MAX(index, consumer->wrap); /* it may be able to say only a place before its first sample */
-    if (wraps && place->index == 0 && consumer->ring != NULL && place->epoch >= tsp_stream_oldest_epoch(consumer->ring))
+    if (begins && consumer->ring != NULL && place->epoch >= tsp_stream_oldest_epoch(consumer->ring))
         tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->ring, place->epoch).len);
     if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
         tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
@@ -148,7 +149,7 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
     tsp_ledger_place(ledger, consumer->id, place->epoch, index, wraps ? consumer->wrap : UINT64_MAX);
 }
 
-int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns)
+int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, bool again, uint64_t now_ns)
 {
     uint64_t position;
     int rc = consumer->evicted ? TSOCKET_OK : check_place(consumer->stream, place);
@@ -158,7 +159,10 @@ int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, u
     consumer->asks = true;
     if (consumer->evicted) /* wherever it is: it is told so */
         return TSOCKET_OK;
-    record(consumer, place);
+    tsp_owed_note_reach(consumer);
+    consumer->again = again;
+    if (!again)
+        record(consumer, place);
     if (consumer->state == TSP_READING && consumer->ring == consumer->stream &&
         !find(consumer->stream, place, &position) &&
         !is_next_epoch(consumer->stream, place)) /* the group does not wait until there is a side ring */

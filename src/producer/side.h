@@ -35,8 +35,11 @@ void tsp_side_park(struct tsp_consumer *consumer, enum tsp_ledger_why why, uint6
 /* Its settings have changed: it is to hear of them. */
 void tsp_side_tell(struct tsp_consumer *consumer);
 
-/* It says where it stands, and waits to be told where to read. TSOCKET_EPROTOCOL: there is no such place. */
-int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns);
+/*
+ * It says where it stands, and waits to be told where to read; `again`: at what it had lost, which is given again.
+ * TSOCKET_EPROTOCOL: there is no such place.
+ */
+int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, bool again, uint64_t now_ns);
 
 /* It pauses at that place. TSOCKET_EPROTOCOL. */
 int tsp_side_pause(struct tsp_consumer *consumer, const struct tsi_place *place, uint64_t now_ns);

@@ -13,12 +13,15 @@
 #include "../ipc/log.h"
 #include "../ipc/step.h"
 #include "join.h"
+#include "owed.h"
+#include "setting.h"
 #include "side.h"
 #include "status.h"
 
 enum {
     MESSAGES_MAX = 4096, /* taken in one turn of the loop, so that nobody's flood stops the rest */
-    USELESS_MAX = 1000,  /* messages of a consumer in a second that change nothing */
+    USELESS_MAX = 1000,  /* messages of a consumer in a second that change nothing, or that come seldom, */
+    WORDS_MAX = 2,       /* and for each window that it may hold: that it was lost, and that it was given again */
 };
 
 /* --- saying something */
@@ -257,59 +260,6 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
 
 /* --- settings of a consumer, changed while it runs */
 
-/* "30", "30s", "500ms"; false: none of these, or more than a year. */
-static bool get_duration(const char *text, uint64_t *ns_out)
-{
-    char *end;
-    double value = strtod(text, &end);
-    bool ms = strcmp(end, "ms") == 0;
-
-    if (end == text || !(value >= 0 && value <= 31536000.0) || !(ms || *end == '\0' || strcmp(end, "s") == 0))
-        return false;
-    *ns_out = (uint64_t)(value * (double)(ms ? TSI_NS_PER_MS : TSI_NS_PER_S));
-    return true;
-}
-
-static bool set_on_lag(struct tsp_consumer *consumer, const char *value)
-{
-    static const char *const words[] = {
-        [TSOCKET_LAG_PARK] = "park", [TSOCKET_LAG_SKIP] = "skip", [TSOCKET_LAG_DETACH] = "detach"};
-
-    for (int i = TSOCKET_LAG_PARK; i <= TSOCKET_LAG_DETACH; i++) {
-        if (strcmp(value, words[i]) == 0) {
-            consumer->hello.on_lag = (enum tsocket_on_lag)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool set_max_lag(struct tsp_consumer *consumer, const char *value)
-{
-    char *end;
-    unsigned long long samples = strtoull(value, &end, 10);
-
-    if (end == value || *end != '\0' || value[0] == '-' || samples > TSI_NUMBER_MAX)
-        return false;
-    consumer->max_lag = samples;
-    return true;
-}
-
-/* "KEY=VALUE". False: not a setting. */
-static bool change(struct tsp_consumer *consumer, const char *setting)
-{
-    const char *value = strchr(setting, '=');
-    size_t len = value != NULL ? (size_t)(value - setting) : 0;
-
-    if (len == 8 && strncmp(setting, "max-hold", len) == 0)
-        return get_duration(value + 1, &consumer->max_hold_ns);
-    if (len == 6 && strncmp(setting, "on-lag", len) == 0)
-        return set_on_lag(consumer, value + 1);
-    if (len == 7 && strncmp(setting, "max-lag", len) == 0)
-        return set_max_lag(consumer, value + 1);
-    return false;
-}
-
 static int set_all(struct tsocket_producer *producer, const struct tsi_hello *said)
 {
     const struct tsp_stream *stream = find_stream(producer, said->stream);
@@ -322,7 +272,7 @@ static int set_all(struct tsocket_producer *producer, const struct tsi_hello *sa
 
         if (consumer->stream != stream || strcmp(consumer->hello.name, said->name) != 0)
             continue;
-        if (!change(consumer, said->setting))
+        if (!tsp_setting_change(consumer, said->setting))
             return tsi_fail(TSOCKET_EINVAL,
                             "\"%s\" is no setting; there are max-hold=DURATION (30s, 500ms; 0: no limit), "
                             "on-lag=park|skip|detach and max-lag=SAMPLES (0: no limit)",
@@ -353,12 +303,30 @@ static void set(struct tsocket_producer *producer, uint32_t route, const struct 
 /* A message too many. False: it was one too many for us, and the consumer is gone. */
 static bool count_useless(struct tsocket_producer *producer, struct tsp_consumer *consumer)
 {
-    if (++consumer->useless <= USELESS_MAX)
+    uint32_t limit = USELESS_MAX + WORDS_MAX * consumer->hello.hold;
+
+    if (++consumer->useless <= limit)
         return true;
-    tsi_log('W', "stream %s: consumer %s (process %d) has sent more than %d messages in a second that change nothing",
-            consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, USELESS_MAX);
+    tsi_log('W',
+            "stream %s: consumer %s (process %d) has sent more than %" PRIu32
+            " messages in a second that change nothing",
+            consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, limit);
     tsp_talk_drop(producer, consumer, "floods the daemon");
     return false;
+}
+
+/* It has said what cannot be, as tsocket_last_error() says. */
+static void break_off(struct tsocket_producer *producer, struct tsp_consumer *consumer)
+{
+    tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
+            (int)consumer->peer.pid, tsocket_last_error());
+    tsp_talk_drop(producer, consumer, "broke the protocol");
+}
+
+void tsp_talk_owed(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot)
+{
+    if (count_useless(producer, consumer) && tsp_owed_hear(consumer, hot) != TSOCKET_OK)
+        break_off(producer, consumer);
 }
 
 /* A consumer says where it stands, because it was summoned, wants to read elsewhere, or pauses. */
@@ -370,14 +338,11 @@ static void hear_place(struct tsocket_producer *producer, struct tsp_consumer *c
 
     consumer->place_number = said->number;
     int rc = strcmp(said->type, "PAUSE") == 0 ? tsp_side_pause(consumer, &said->place, now_ns)
-                                              : tsp_side_ask(consumer, &said->place, now_ns);
+                                              : tsp_side_ask(consumer, &said->place, said->again, now_ns);
 
     TSI_STEP(PLACE_HEARD);
-    if (rc == TSOCKET_OK)
-        return;
-    tsi_log('W', "stream %s: consumer %s (process %d): %s", consumer->stream->name, consumer->hello.name,
-            (int)consumer->peer.pid, tsocket_last_error());
-    tsp_talk_drop(producer, consumer, "broke the protocol");
+    if (rc != TSOCKET_OK)
+        break_off(producer, consumer);
 }
 
 /* A tool asks or tells something, and gets the status as the answer. */
@@ -439,20 +404,38 @@ static void count_received(struct tsp_consumer *consumer, uint64_t received)
         consumer->received = received;
 }
 
+/* Of a resident stream it counts on from pass to pass. */
+static void record_passed(const struct tsp_consumer *consumer)
+{
+    uint64_t len = tsp_stream_epoch(consumer->ring, 0).len;
+
+    if (len > 0)
+        tsp_ledger_released(consumer->ring->ledger, consumer->id, consumer->epoch + consumer->released / len,
+                            consumer->released % len);
+}
+
 static void record_released(const struct tsp_consumer *consumer)
 {
     const struct tsp_stream *ring = consumer->ring;
     uint64_t epoch = tsp_stream_epoch_of(ring, consumer->released);
 
-    if (ring->ledger != NULL && !consumer->stream->options.resident)
+    if (consumer->stream->options.resident)
+        record_passed(consumer);
+    else if (!consumer->again)
         tsp_ledger_released(ring->ledger, consumer->id, epoch,
                             consumer->released - tsp_stream_epoch(ring, epoch).start);
+}
+
+/* Nothing behind it can have been read. */
+static uint64_t furthest(const struct tsp_consumer *consumer)
+{
+    return consumer->stream->options.resident ? TSI_NUMBER_MAX : consumer->ring->published;
 }
 
 /* Only upwards, and only to what has been published: anything else would give away others' memory. */
 static void hear_release(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot)
 {
-    if (hot->a > consumer->ring->published) {
+    if (hot->a > furthest(consumer)) {
         tsi_log('W', "stream %s: consumer %s (process %d) releases position %" PRIu64 ", the head is at %" PRIu64,
                 consumer->stream->name, consumer->hello.name, (int)consumer->peer.pid, hot->a,
                 consumer->ring->published);
@@ -478,7 +461,7 @@ void tsp_talk_last_words(struct tsp_consumer *consumer, const struct tsi_hot *ho
 {
     count_received(consumer, hot->b);
     if (is_current(consumer, hot) && consumer->state == TSP_READING && hot->a > consumer->released &&
-        hot->a <= consumer->ring->published) {
+        hot->a <= furthest(consumer)) {
         consumer->released = hot->a;
         record_released(consumer);
     }
@@ -515,6 +498,8 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
         tsp_side_left(consumer, hot->ring);
         break;
     case TSI_READY: /* only ever said to consumers */
+    case TSI_LOST:  /* these two are said on the lifeline */
+    case TSI_AGAIN:
         break;
     }
 }
@@ -535,6 +520,8 @@ static bool changes_something(const struct tsp_consumer *consumer, const struct 
     case TSI_LEFT:
         return consumer->side != NULL && consumer->side->serial == hot->ring;
     case TSI_READY:
+    case TSI_LOST:
+    case TSI_AGAIN:
         return false;
     }
     return false;

@@ -20,6 +20,9 @@ void tsp_talk_progress(struct tsocket_producer *producer, uint64_t now_ns);
 /* What a consumer that closes says last, on the lifeline: a RELEASE. */
 void tsp_talk_last_words(struct tsp_consumer *consumer, const struct tsi_hot *hot);
 
+/* It says, on the lifeline as well, what it has lost or been given again. May be its end. */
+void tsp_talk_owed(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot);
+
 /* The end of a consumer; `why` is for the log. */
 void tsp_talk_drop(struct tsocket_producer *producer, struct tsp_consumer *consumer, const char *why);
 

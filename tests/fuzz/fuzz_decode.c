@@ -42,6 +42,7 @@ void *__wrap_calloc(size_t n, size_t bytes)
 
 static void plan(size_t choice, uint32_t width, uint32_t height, uint32_t n, struct tsp_view *views, uint8_t *out)
 {
+    static const enum tsocket_dtype dtypes[] = {TSOCKET_UINT8, TSOCKET_FLOAT32, TSOCKET_FLOAT16, TSOCKET_BFLOAT16};
     struct tsp_recipe recipe;
     tsp_recipe_init(&recipe);
     recipe.size = SIDE;
@@ -49,8 +50,8 @@ static void plan(size_t choice, uint32_t width, uint32_t height, uint32_t n, str
     for (uint32_t i = 0; i < n; i++, choice /= 2) {
         recipe.augment = choice & 2 ? TSP_AUGMENT_EVAL : TSP_AUGMENT_TRAIN;
         recipe.filter = choice & 4 ? TSP_BICUBIC : TSP_BILINEAR;
-        recipe.dtype = choice & 8 ? TSOCKET_FLOAT32 : TSOCKET_UINT8;
-        recipe.layout = choice & 16 ? TSP_NCHW : TSP_NHWC;
+        recipe.dtype = dtypes[choice >> 3 & 3];
+        recipe.layout = choice & 32 ? TSP_NCHW : TSP_NHWC;
         tsp_view_plan(&recipe, 0, choice, i, width, height, &views[i]);
         views[i].out.data = out + (size_t)i * BYTES;
     }

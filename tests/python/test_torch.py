@@ -40,6 +40,22 @@ class TorchTest(PythonTest):
         for (images, _), (expected, _) in zip(ours, self.torch_loader("floats")):
             self.assertTrue(torch.equal(images, expected))
 
+    def test_a_daemon_that_serves_halves_has_the_same_bits(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            name = str(dtype).rpartition(".")[2]
+            self.start_daemon("synthetic:13x37x19", "--epochs", "1", name="bytes")
+            self.start_daemon("synthetic:13x37x19", "--epochs", "1", "--dtype", name, "--layout", "nchw", *IMAGENET,
+                              name="halves")
+            ours = self.torch_loader("bytes", dtype=dtype, mean=tt.IMAGENET_MEAN, std=tt.IMAGENET_STD)
+            pairs = list(zip(ours, self.torch_loader("halves")))
+            self.assertEqual(len(pairs), 3)
+            for (images, targets), (expected, labels) in pairs:
+                self.assertEqual((expected.dtype, expected.shape[1:]), (dtype, (3, 37, 19)))
+                self.assertTrue(torch.equal(images, expected))
+                self.assertTrue(torch.equal(targets, labels))
+            self.tearDown()
+            self.setUp()
+
     def test_half_precision_is_rounded_as_torch_does(self):
         for dtype in (torch.float16, torch.bfloat16):
             for raw, _, _, (images, _) in self.pair(dtype=dtype, mean=0.5, std=0.25, channels_last=True):

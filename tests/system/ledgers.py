@@ -3,9 +3,9 @@
 import struct
 import zlib
 
-RUN, TIME, TEXT, STREAM, EPOCH, ATTACH, PLACE, RELEASED, SKIPPED, PARKED, LEFT, LOST, END = range(1, 14)
+RUN, TIME, TEXT, STREAM, EPOCH, ATTACH, PLACE, RELEASED, SKIPPED, OWED, AGAIN, PARKED, LEFT, LOST, END = range(1, 16)
 TO_THE_END = (1 << 64) - 1
-HEAD = b"tsledger" + struct.pack("<I", 1) + bytes(28)
+HEAD = b"tsledger" + struct.pack("<I", 2) + bytes(28)
 
 
 def record(kind, detail=0, stream=0, consumer=0, a=0, b=0, c=0, text=None):

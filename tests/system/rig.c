@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rig.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -310,9 +311,10 @@ void rig_expect_batch(struct tsocket *ts, uint64_t epoch, uint64_t first, uint32
 
     if (rc != TSOCKET_OK)
         fail_msg("next: %s: %s", tsocket_errname(rc), tsocket_last_error());
-    assert_int_equal(batch_out->epoch, epoch);
-    assert_int_equal(batch_out->first, first);
-    assert_int_equal(batch_out->valid, count);
+    if (batch_out->epoch != epoch || batch_out->first != first || batch_out->valid != count)
+        fail_msg("next: %" PRIu32 " samples from %" PRIu64 " of epoch %" PRIu64 ", not %" PRIu32 " from %" PRIu64
+                 " of epoch %" PRIu64,
+                 batch_out->valid, batch_out->first, batch_out->epoch, count, first, epoch);
     rig_check(batch_out);
 }
 

@@ -1,10 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon that dies is noticed at once, what it had made ready is still read, and the next one starts at once."""
+import json
 import os
+import shutil
+import socket
+import subprocess
+import threading
 import time
 import unittest
 
-from harness import SystemTest, patient, repeats, wait_until
+from harness import TSOCKETCTL, SystemTest, patient, repeats, wait_until
+
+PROTOCOL = 4
+
+
+def listen(kind, path):
+    listener = socket.socket(socket.AF_UNIX, kind)
+    listener.bind(path)
+    listener.listen()
+    return listener
+
+
+def hang_up(listener):
+    """On everybody, until the listener is closed."""
+    try:
+        while True:
+            listener.accept()[0].close()
+    except OSError:
+        pass
 
 
 class DaemonDeathTest(SystemTest):
@@ -100,6 +123,25 @@ class DaemonDeathTest(SystemTest):
         daemon = self.start_daemon("synthetic:13x8x8")
         tap = self.tap(daemon, 5, "--epochs", "1").finish()
         self.assert_whole_epochs(tap, 13, 5, range(1))
+
+    def test_a_daemon_that_dies_right_behind_its_greeting_is_gone(self):
+        """Its ZeroMQ connection ends at once: whether that is seen before or after the first message is chance."""
+        folder = os.path.join(self.runtime, "dying")
+        os.makedirs(folder)
+        path = os.path.join(folder, "socket")
+        greeting = json.dumps({"protocol": PROTOCOL, "socket": path, "token": "0" * 32, "gpu": 0})
+        with listen(socket.SOCK_SEQPACKET, os.path.join(folder, "lifeline")) as lifelines, \
+                listen(socket.SOCK_STREAM, path) as connections:
+            threading.Thread(target=hang_up, args=(connections,), daemon=True).start()
+            for _ in range(repeats(200)):
+                tap = subprocess.Popen([TSOCKETCTL, "tap", "dying", "--batch", "5"], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, env={**os.environ, "TSOCKET_DIR": self.runtime})
+                lifeline, _ = lifelines.accept()
+                lifeline.send(greeting.encode())
+                lifeline.close()
+                events = [json.loads(line) for line in tap.communicate(timeout=patient(20))[0].splitlines()]
+                self.assertEqual([event["code"] for event in events if event["event"] == "error"], ["GONE"], events)
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

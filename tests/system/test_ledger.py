@@ -86,6 +86,7 @@ class LedgerTest(SystemTest):
         found = self.consumer(self.verify(), "slow")
         self.assertEqual((found["epochs"], found["samples"]), (2, 2 * SAMPLES))
         self.assertGreaterEqual(found["parked"], 1)
+        self.assertEqual(found["lost"], 5 * len(slow.of_kind("elapsed")), "all of them have five")
 
     def test_a_token_makes_one_consumer_of_two_attachments(self):
         daemon = self.start("--epochs", "2", "--wait-for", "2")
@@ -125,6 +126,25 @@ class LedgerTest(SystemTest):
         self.assertEqual({(e["what"], e["consumer"]) for e in said["exceptions"]}, {("skipped", "slow")})
         found = self.consumer(said, "slow")
         self.assertEqual(found["samples"] + found["skipped"], 2 * SAMPLES)
+
+    def test_passes_over_a_resident_stream_are_proven(self):
+        daemon = self.start_daemon("--stream", f"val=synthetic:{SAMPLES}x8x8,resident=on", "--ledger", self.ledger)
+        options = {"whole": [], "drops": ["--last", "drop"], "rank0": ["--shard", "0/2"], "rank1": ["--shard", "1/2"]}
+        taps = [self.tap(daemon, 16, "--name", name, "--epochs", "3", *more) for name, more in options.items()]
+        taps.append(self.tap(daemon, 16, "--name", "cut", "--batches", "25"))
+        for tap in taps:
+            tap.finish()
+        (token,) = taps[-1].of_kind("token")
+        self.tap(daemon, 5, "--name", "cut", "--epochs", "3", "--resume", token["token"]).finish()
+        self.assertEqual(daemon.terminate(), 0)
+        said = self.verify()
+        self.assertEqual(said["notes"], [])
+        found = {c["name"]: c for c in said["consumers"]}
+        self.assertEqual([found[name]["epochs"] for name in options], [3, 3, 3, 3])
+        self.assertEqual(found["whole"]["samples"], 3 * SAMPLES)
+        self.assertEqual((found["drops"]["samples"], found["drops"]["dropped"]), (3 * (SAMPLES // 16 * 16), 3 * (SAMPLES % 16)))
+        self.assertEqual(found["rank0"]["samples"] + found["rank1"]["samples"], 3 * SAMPLES)
+        self.assertEqual((found["cut"]["attachments"], found["cut"]["epochs"]), (2, 4), "25 batches are one pass and a part")
 
     def test_a_daemon_that_was_killed_leaves_a_ledger_that_the_next_one_goes_on_with(self):
         daemon = self.start()

@@ -16,7 +16,7 @@ from harness import OTHER_UID, OTHER_USER, SOURCE, TSOCKETCTL, SystemTest, patie
 
 with open(os.path.join(SOURCE, "src", "ipc", "wire.h")) as wire:
     PROTOCOL = int(re.search(r"#define TSI_PROTOCOL +(\d+)", wire.read())[1])
-WANT, READY, RELEASE, SKIPPED, LEFT = range(1, 6)  # enum tsi_kind
+WANT, READY, RELEASE, SKIPPED, LEFT, LOST, AGAIN = range(1, 8)  # enum tsi_kind
 
 
 def hot(kind, a, b=0, ring=0):
@@ -272,7 +272,7 @@ class GarbageTest(SystemTest):
         peer.send(json.dumps(self.hello(greeting["token"])).encode())
         wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="the liar's welcome")
         with contextlib.suppress(OSError):
-            for kind in (0, WANT, READY, SKIPPED, LEFT, LEFT + 1, RELEASE):  # a wrong release is the end
+            for kind in (0, WANT, READY, SKIPPED, LEFT, LOST, AGAIN, AGAIN + 1, RELEASE):  # a wrong release is the end
                 for a in (0, 1, 2**32, 2**53, 2**63, 2**64 - 1):
                     for b in (0, 2**64 - 1):
                         for ring in (0, 1, 2**32 - 1):
@@ -291,6 +291,23 @@ class GarbageTest(SystemTest):
         self.assertRegex(self.daemon.stderr(), rf"consumer liar \(process {os.getpid()}\) releases position {2**50}")
         self.assertRegex(self.daemon.stderr(), "consumer liar .* broke the protocol")
         peer.close()
+        self.assert_unharmed()
+
+    def test_who_claims_a_loss_that_cannot_be_is_dropped_and_named(self):
+        """Nothing that it was given, too much at once, of no epoch, or given again before it was lost."""
+        for kind, epoch, index, n in ((LOST, 0, 0, 5), (LOST, 0, 0, 2**32 - 1), (LOST, 2**64 - 1, 0, 5), (AGAIN, 0, 0, 5),
+                                      (LOST, 0, 2**64 - 1, 5), (AGAIN, 0, 0, 0)):
+            line, greeting = self.greeted()
+            peer = Zmtp(greeting["socket"])
+            peer.send(json.dumps({**self.hello(greeting["token"]), "name": f"liar{n}"}).encode())
+            wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="the liar's welcome")
+            line.send(hot(kind, epoch, index, n))
+            wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 1, what="the liar's end")
+            what = "lost" if kind == LOST else "been given again"
+            self.assertIn(f"it cannot have {what} {n} samples at {index} of epoch {epoch}", self.daemon.stderr())
+            self.assertRegex(self.daemon.stderr(), f"consumer liar{n} .* broke the protocol")
+            line.close()
+            peer.close()
         self.assert_unharmed()
 
 

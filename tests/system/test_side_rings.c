@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Consumers that pause, lag and come late: nothing lost, nothing twice, nobody waits for them. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 enum {
     PATIENCE_MS = 20000,
     EVERY_MS = 1,
+    MAX_HOLD_MS = 600, /* longer than this machine stands still, hopefully */
 };
 
 static void nap(long ms)
@@ -53,10 +55,12 @@ static void *read_epochs(void *context)
 
         if (rc == TSOCKET_OK && released == TSOCKET_ELAPPED) /* this machine has stood still: it comes again */
             continue;
-        if (released != TSOCKET_OK || !holds)
+        if (released != TSOCKET_OK || !holds) {
+            print_error("next: %d, release: %d, as promised: %d, %" PRIu64 " samples before: %s\n", rc, released, holds,
+                        (uint64_t)reader->samples, tsocket_last_error());
             reader->good = false;
-        if (!reader->good)
             break;
+        }
         reader->samples += batch.valid;
     }
     return NULL;
@@ -152,6 +156,67 @@ static void who_pauses_holds_nobody_up_and_goes_on_where_it_was(void **state)
     rig_close(rig);
 }
 
+/* The value of the last sample of the epoch that it is about to read. */
+static int64_t read_epoch(struct tsocket *ts)
+{
+    int64_t last = -1;
+    int rc;
+
+    do {
+        struct tsocket_batch batch;
+
+        rc = tsocket_next(ts, PATIENCE_MS, &batch);
+        if (rc != TSOCKET_OK)
+            continue;
+        last = rig_number(batch.data[0], batch.count - 1);
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    } while (rc == TSOCKET_OK);
+    assert_int_equal(rc, TSOCKET_EPOCH_END);
+    return last;
+}
+
+/* Half of the samples are bad, so that no rank's last window has any; what it is padded with must be made again. */
+static void a_rank_without_samples_left_is_padded_with_the_last_one_after_a_pause(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 24,
+                                                     .epochs = 4,
+                                                     .capacity = 40,
+                                                     .max_batch = 10,
+                                                     .on_bad = TSOCKET_BAD_SKIP,
+                                                     .bad_every = 2,
+                                                     .wait_for = 2,
+                                                     .side_rings = 1});
+    struct tsocket *other = rig_attach(4, NULL), *ts;
+    struct tsocket_options options;
+    struct tsocket_batch batch;
+    int64_t last;
+
+    (void)state;
+    tsocket_options_init(&options);
+    options.shard_world = 2;
+    ts = rig_attach(4, &options);
+    for (uint64_t first = 0; first < 12; first += 8) {
+        assert_int_equal(tsocket_next(ts, PATIENCE_MS, &batch), TSOCKET_OK);
+        assert_int_equal(batch.valid, 4);
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    }
+    assert_int_equal(tsocket_pause(ts), TSOCKET_OK);
+    last = read_epoch(other);
+    for (uint64_t epoch = 1; epoch < 4; epoch++)
+        assert_int_not_equal(read_epoch(other), last);
+    assert_int_equal(tsocket_next(ts, PATIENCE_MS, &batch), TSOCKET_OK);
+    assert_int_equal(batch.epoch, 0);
+    assert_int_equal(batch.valid, 0);
+    assert_int_equal(batch.count, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(rig_number(batch.data[0], i), last);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    rig_expect_epoch_end(ts, 0, 12);
+    tsocket_close(ts);
+    tsocket_close(other);
+    rig_close(rig);
+}
+
 static void a_pause_needs_a_side_ring_and_free_hands(void **state)
 {
     struct rig *rig =
@@ -243,7 +308,7 @@ static void who_stands_still_on_a_side_ring_gives_it_up_for_others(void **state)
                                                      .max_batch = 10,
                                                      .wait_for = 3,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *first = rig_attach(10, NULL);
     struct tsocket *second = rig_attach(5, NULL);
     struct tsocket_batch batch;
@@ -277,7 +342,7 @@ static void who_holds_the_group_too_long_is_parked_and_gets_its_batch_again(void
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *ts = rig_attach(10, NULL);
     struct tsocket_batch batch;
     struct reader other;
@@ -307,7 +372,7 @@ static void only_what_was_lost_comes_again(void **state)
                                                      .max_batch = 20,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     struct tsocket_batch batch[4];
     struct tsocket_epoch ended;
@@ -350,7 +415,7 @@ static void what_was_lost_comes_again_while_something_of_the_side_ring_is_held(v
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_batch lost, held, batch;
     struct tsocket *ts = rig_attach(10, NULL);
     struct reader other;
@@ -381,7 +446,7 @@ static void what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lo
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *ts = rig_attach(10, NULL);
     struct tsocket_batch first, second;
     struct reader other;
@@ -411,7 +476,7 @@ static void who_wants_to_be_detached_is_told_and_comes_back_with_its_token(void 
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     char token[TSOCKET_TOKEN_MAX + 1];
     struct tsocket_batch batch;
@@ -448,7 +513,7 @@ static void who_is_detached_is_told_so_also_where_nobody_can_go_back(void **stat
                                                      .capacity = 40,
                                                      .max_batch = 10,
                                                      .wait_for = 2,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     struct tsocket_batch batch;
     struct tsocket *ts;
@@ -475,7 +540,7 @@ static void who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped(void
                                                      .max_batch = 10,
                                                      .join_grace_ms = 1,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *stopped = rig_attach(10, NULL), *ts;
     struct tsocket_options options;
 
@@ -630,6 +695,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pause_that_nobody_notices_changes_nothing),
         cmocka_unit_test(who_pauses_holds_nobody_up_and_goes_on_where_it_was),
+        cmocka_unit_test(a_rank_without_samples_left_is_padded_with_the_last_one_after_a_pause),
         cmocka_unit_test(a_pause_needs_a_side_ring_and_free_hands),
         cmocka_unit_test(a_side_ring_serves_one_after_the_other),
         cmocka_unit_test(who_stands_still_on_a_side_ring_gives_it_up_for_others),

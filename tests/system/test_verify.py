@@ -66,7 +66,7 @@ class VerifyTest(SystemTest):
 
     def test_what_is_no_ledger_is_said_to_be_none(self):
         for content, says in ((b"", "too short"), (b"x" * 100, "not a ledger"),
-                              (b"tsledger\x02" + bytes(31), "another version")):
+                              (b"tsledger\x01" + bytes(31), "another version")):
             done = self.verify(self.write(content))
             self.assertEqual(done.returncode, 1)
             self.assertIn(says, done.stderr)

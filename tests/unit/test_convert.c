@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From bytes to normalised floating point: the same bits as the producer's, in every dtype and layout. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,6 +96,44 @@ static void half_precision_is_rounded_to_the_nearest_even(void **state)
     assert_int_equal(half_of(TSOCKET_BFLOAT16, 255, -258.0f, 1), 0x4382);     /* 259: up */
 }
 
+/* The pictures that a pick makes of `pixels`, byte by byte. */
+static void pick_bytes(const struct tsocket_pick *pick, uint32_t images, uint32_t pixels_each, uint8_t *out)
+{
+    for (uint32_t i = 0; i < images; i++) {
+        const uint8_t *from = pixels + (size_t)(pick->index ? pick->index[i] : i) * pixels_each * CHANNELS;
+        for (uint32_t pixel = 0; pixel < pixels_each; pixel++, out += CHANNELS) {
+            uint32_t x = pixel % pick->width, row = pixel - x;
+            bool flip = pick->flip && pick->flip[i];
+            memcpy(out, from + (size_t)(row + (flip ? pick->width - 1 - x : x)) * CHANNELS, CHANNELS);
+        }
+    }
+}
+
+static void pictures_are_picked_and_mirrored(void **state)
+{
+    static const uint32_t widths[] = {1, 5, 16, 100, 500, 1000}, index[] = {1, 0, 0, 1, 1};
+    static const uint8_t flip[] = {1, 0, 1, 0, 2};
+    static const enum tsocket_dtype dtypes[] = {TSOCKET_FLOAT32, TSOCKET_FLOAT16, TSOCKET_BFLOAT16};
+    static uint8_t picked[5 * PIXELS * CHANNELS];
+    static unsigned char out[sizeof(picked) * 4], wanted[sizeof(out)];
+
+    (void)state;
+    for (int i = 0; i < 6 * 3 * 2 * 3; i++) {
+        struct tsocket_conversion conversion = imagenet(dtypes[i % 3], i / 3 % 2 == 1);
+        struct tsocket_pick pick = {
+            .index = i / 6 % 3 > 0 ? index : NULL, .flip = i / 6 % 3 < 2 ? flip : NULL, .width = widths[i / 18]};
+        uint32_t images = pick.index != NULL ? 5 : IMAGES, pixels_each = i % 2 ? PIXELS : 1000;
+        size_t bytes = (size_t)images * pixels_each * CHANNELS * tsocket_dtype_bytes(conversion.dtype);
+
+        if (pixels_each % pick.width != 0)
+            continue;
+        pick_bytes(&pick, images, pixels_each, picked);
+        assert_int_equal(tsocket_convert(&conversion, picked, images, pixels_each, wanted), TSOCKET_OK);
+        assert_int_equal(tsocket_convert_picked(&conversion, &pick, pixels, images, pixels_each, out), TSOCKET_OK);
+        assert_memory_equal(out, wanted, bytes);
+    }
+}
+
 static void what_is_not_possible_is_refused(void **state)
 {
     struct tsocket_conversion conversion = imagenet(TSOCKET_FLOAT32, false);
@@ -102,6 +141,11 @@ static void what_is_not_possible_is_refused(void **state)
 
     (void)state;
     conversion.std[1] = 0;
+    assert_int_equal(tsocket_convert(&conversion, pixels, 1, 1, out), TSOCKET_EINVAL);
+    conversion.std[1] = INFINITY;
+    assert_int_equal(tsocket_convert(&conversion, pixels, 1, 1, out), TSOCKET_EINVAL);
+    conversion = imagenet(TSOCKET_FLOAT32, false);
+    conversion.mean[2] = -INFINITY;
     assert_int_equal(tsocket_convert(&conversion, pixels, 1, 1, out), TSOCKET_EINVAL);
     conversion = imagenet(TSOCKET_INT32, false);
     assert_int_equal(tsocket_convert(&conversion, pixels, 1, 1, out), TSOCKET_EINVAL);
@@ -112,6 +156,11 @@ static void what_is_not_possible_is_refused(void **state)
     conversion.size = 1;
     assert_int_equal(tsocket_convert(&conversion, pixels, 1, 1, out), TSOCKET_EINVAL);
     assert_int_equal(tsocket_convert(NULL, pixels, 1, 1, out), TSOCKET_EINVAL);
+    conversion = imagenet(TSOCKET_FLOAT32, false);
+    assert_int_equal(tsocket_convert_picked(&conversion, NULL, pixels, 1, 1, out), TSOCKET_EINVAL);
+    const struct tsocket_pick no_row = {.flip = pixels, .width = 0}, other_row = {.flip = pixels, .width = 3};
+    assert_int_equal(tsocket_convert_picked(&conversion, &no_row, pixels, 1, 4, out), TSOCKET_EINVAL);
+    assert_int_equal(tsocket_convert_picked(&conversion, &other_row, pixels, 1, 4, out), TSOCKET_EINVAL);
 }
 
 int main(void)
@@ -120,6 +169,7 @@ int main(void)
         cmocka_unit_test(every_element_is_normalised_where_it_lies),
         cmocka_unit_test(channels_come_first_where_that_is_wanted),
         cmocka_unit_test(half_precision_is_rounded_to_the_nearest_even),
+        cmocka_unit_test(pictures_are_picked_and_mirrored),
         cmocka_unit_test(what_is_not_possible_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

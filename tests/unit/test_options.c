@@ -285,7 +285,10 @@ static void every_bad_value_names_flag_value_limit_and_way_out(void **state)
              "--help explains both"},
         {"--mean 1,2,3 /d",
          "stream train: --mean and --std do nothing with --dtype uint8; leave them out, or add --dtype "
-         "float32"},
+         "float32, float16 or bfloat16"},
+        {"--dtype float64 /d", "--dtype float64: must be one of uint8, float16, bfloat16, float32; for example uint8"},
+        {"--dtype float16 --std 1,1e-5,1 /d", "stream train: mean 0,0,0 and std 1,1e-05,1: values up to 100000, but "
+                                              "float16 ends at 65504; take bfloat16"},
         {"--ring 10 --max-batch 20 /d",
          "stream train: --max-batch 20 is more than --ring 10 holds; raise --ring to 20 or "
          "more, or lower --max-batch"},
@@ -545,7 +548,7 @@ static void every_problem_of_a_view_is_said(void **state)
         {"--view .a /d", "--view .a: a view's name has 1 to 60 of the characters A-Z a-z 0-9 . _ - and does not start "
                          "with a dot; for example small:size=96"},
         {"--view a:mean=1,1,1 /d", "stream train: --mean and --std do nothing with --dtype uint8; leave them out, or "
-                                   "add --dtype float32"},
+                                   "add --dtype float32, float16 or bfloat16"},
         {"--aug --view a --view b --view c --view d --view e --view f --view g --view h /d",
          "stream train: 8 views with --aug make 18 fields, the limit is 16; leave out some of the views, or --aug"},
         {"--view a --view b --view c --view d --view e --view f --view g --view h --view i /d",
@@ -610,6 +613,8 @@ static void each_option_that_changes_bytes_or_order_is_in_the_recipe(void **stat
         "--view a:hflip=0",
         "--view b --view a",
         "--interpolation bicubic",
+        "--dtype float16",
+        "--dtype bfloat16",
         "--dtype float32 --mean 1,0,0",
         "--dtype float32 --std 2,1,1",
     };
@@ -634,7 +639,7 @@ static void each_option_that_changes_bytes_or_order_is_in_the_recipe(void **stat
 
 static void the_longest_recipe_has_room(void **state)
 {
-    char line[1024] = "--dtype float32 --mean -0.123456789,-0.123456789,-0.123456789 --std "
+    char line[1024] = "--dtype bfloat16 --mean -0.123456789,-0.123456789,-0.123456789 --std "
                       "0.123456789,0.123456789,0.123456789 --scale 0.12345678901234567,0.98765432109876543";
 
     (void)state;

@@ -6,11 +6,13 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <tsocket/convert.h>
+
 #include "producer/output.h"
 
 enum {
-    WIDTH = 5,
-    HEIGHT = 3,
+    WIDTH = 37,
+    HEIGHT = 19,
     ELEMENTS = WIDTH * HEIGHT * 3,
 };
 
@@ -45,29 +47,48 @@ static size_t place(enum tsp_layout layout, size_t y, size_t x, size_t c)
     return layout == TSP_NHWC ? (y * WIDTH + x) * 3 + c : (c * HEIGHT + y) * WIDTH + x;
 }
 
+static const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
+
+static void check_bytes(struct tsp_writer *writer, struct tsp_output *out, bool columns)
+{
+    uint8_t bytes[ELEMENTS];
+    out->dtype = TSOCKET_UINT8;
+    out->data = bytes;
+    write_picture(writer, out, columns);
+    for (size_t y = 0; y < HEIGHT; y++)
+        for (size_t x = 0; x < WIDTH; x++)
+            for (size_t c = 0; c < 3; c++)
+                assert_int_equal(bytes[place(out->layout, y, x, c)], picture[y][x][c]);
+}
+
+/* What a trainer would make of the bytes. */
+static void check_floats(struct tsp_writer *writer, struct tsp_output *out, bool columns, enum tsocket_dtype dtype)
+{
+    uint8_t got[ELEMENTS * 4], wanted[sizeof got];
+    struct tsocket_conversion conversion;
+    tsocket_conversion_init(&conversion);
+    conversion.dtype = dtype;
+    conversion.channels_first = out->layout == TSP_NCHW;
+    memcpy(conversion.mean, mean, sizeof mean);
+    memcpy(conversion.std, std, sizeof std);
+    out->dtype = dtype;
+    out->data = got;
+    write_picture(writer, out, columns);
+    assert_int_equal(tsocket_convert(&conversion, picture[0][0], 1, (uint64_t)WIDTH * HEIGHT, wanted), TSOCKET_OK);
+    assert_memory_equal(got, wanted, ELEMENTS * tsocket_dtype_bytes(dtype));
+}
+
 static void check(enum tsp_layout layout, bool columns)
 {
     struct tsp_writer writer = {0};
     struct tsp_output out = {.width = WIDTH, .height = HEIGHT, .layout = layout};
-    uint8_t bytes[ELEMENTS];
-    float floats[ELEMENTS];
-    const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
     memcpy(out.mean, mean, sizeof mean);
     memcpy(out.std, std, sizeof std);
-    out.dtype = TSOCKET_UINT8;
-    out.data = bytes;
-    write_picture(&writer, &out, columns);
-    out.dtype = TSOCKET_FLOAT32;
-    out.data = floats;
-    write_picture(&writer, &out, columns);
-    for (size_t y = 0; y < HEIGHT; y++)
-        for (size_t x = 0; x < WIDTH; x++)
-            for (size_t c = 0; c < 3; c++) {
-                uint8_t pixel = picture[y][x][c];
-                float value = ((float)pixel / 255.0f - mean[c]) / std[c];
-                assert_int_equal(bytes[place(layout, y, x, c)], pixel);
-                assert_memory_equal(&floats[place(layout, y, x, c)], &value, sizeof value);
-            }
+    check_bytes(&writer, &out, columns);
+    check_floats(&writer, &out, columns, TSOCKET_FLOAT32);
+    check_floats(&writer, &out, columns, TSOCKET_FLOAT16);
+    check_floats(&writer, &out, columns, TSOCKET_BFLOAT16);
+    check_bytes(&writer, &out, columns);
 }
 
 static void nhwc_keeps_channels_together(void **state)
@@ -97,10 +118,10 @@ static void each_picture_has_its_own_mean(void **state)
     struct tsp_output out = {.width = WIDTH, .height = HEIGHT, .std = {1, 1, 1}, .data = floats};
     write_picture(&writer, &out, false); /* bytes need none */
     out.dtype = TSOCKET_FLOAT32;
-    for (float mean = 0; mean < 2; mean++) {
-        out.mean[2] = mean;
+    for (float offset = 0; offset < 2; offset++) {
+        out.mean[2] = offset;
         write_picture(&writer, &out, false);
-        float wanted = (float)picture[0][0][2] / 255.0f - mean;
+        float wanted = (float)picture[0][0][2] / 255.0f - offset;
         assert_memory_equal(&floats[2], &wanted, sizeof wanted);
     }
 }

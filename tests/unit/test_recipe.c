@@ -51,10 +51,27 @@ static void each_wrong_value_is_named(void **state)
     WRONG("crop-pct", crop_pct = 0);
     WRONG("crop-pct", crop_pct = 1.1);
     WRONG("dtype", dtype = TSOCKET_INT64);
+    WRONG("dtype", dtype = TSOCKET_FLOAT64);
     WRONG("mean", mean[2] = NAN);
     WRONG("std", std[1] = 0);
     WRONG("std", std[1] = INFINITY);
 #undef WRONG
+}
+
+static void values_that_float16_cannot_hold_are_refused(void **state)
+{
+    (void)state;
+    struct tsp_recipe recipe;
+    tsp_recipe_init(&recipe);
+    recipe.dtype = TSOCKET_FLOAT16;
+    recipe.mean[0] = -1;
+    recipe.std[0] = 2 / 65504.0f;
+    char text[256];
+    assert_null(tsp_recipe_check(&recipe, text, sizeof text));
+    recipe.std[0] = 2 / 65505.0f;
+    assert_wrong(&recipe, "mean");
+    recipe.dtype = TSOCKET_BFLOAT16;
+    assert_null(tsp_recipe_check(&recipe, text, sizeof text));
 }
 
 static void the_image_field_has_the_layout(void **state)
@@ -84,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_recipe_is_good),
         cmocka_unit_test(each_wrong_value_is_named),
+        cmocka_unit_test(values_that_float16_cannot_hold_are_refused),
         cmocka_unit_test(the_image_field_has_the_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
