@@ -151,8 +151,8 @@ void tsc_move_say_lost(struct tsocket *ts);
 /* Sources of which nothing is held any more are given up. */
 void tsc_move_leave_unused(struct tsocket *ts);
 
-/* The daemon is gone, and its memory with it, but for what this consumer has mapped: that is given back where nothing
- * of it is held. */
+/* The daemon is gone or going, and its memory with it, but for what this consumer has mapped: that is given back where
+ * nothing of it is held, and when all is, it hangs up. */
 void tsc_move_unmap_unused(struct tsocket *ts);
 
 /*
