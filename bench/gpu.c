@@ -289,29 +289,29 @@ static void print_latency(struct round *round)
            p50_us, p99_us);
 }
 
-static void print_one(const struct options *o, uint32_t consumers, bool private, struct rate rate, double of_one)
+static void print_one(const struct options *o, uint32_t consumers, bool private, struct rate rate, double of_first)
 {
     char memory[32] = "null";
     if (rate.gpu_mib >= 0 || !o->json)
         snprintf(memory, sizeof(memory), rate.gpu_mib >= 0 ? "%.0f" : "-", rate.gpu_mib);
     printf(o->json ? "%s{\"consumers\":%" PRIu32 ",\"rings\":%" PRIu32 ",\"least_samples_per_s\":%.0f,"
-                     "\"samples_per_s\":%.0f,\"least_of_one\":%.3f,\"gpu_mib\":%s}"
+                     "\"samples_per_s\":%.0f,\"least_of_first\":%.3f,\"gpu_mib\":%s}"
                    : "%s%9" PRIu32 "  %5" PRIu32 "  %22.0f  %16.0f  %12.3f  %9s\n",
            o->json && (consumers != o->consumers[0] || private) ? "," : "", consumers, private ? consumers : 1,
-           rate.least, rate.total, rate.least / of_one, memory);
+           rate.least, rate.total, rate.least / of_first, memory);
 }
 
 static void print_consumers(struct round *round)
 {
     const struct options *o = round->options;
-    double of_one = 0;
+    double of_first = 0;
     printf(o->json ? ",\"consumers\":["
-                   : "consumers  rings  samples/s each (least)  samples/s in all  least / one  GPU MiB\n");
+                   : "consumers  rings  samples/s each (least)  samples/s in all  least / first  GPU MiB\n");
     for (uint32_t i = 0; i < o->n_consumers; i++) {
         struct rate shared = measure_rate(round, o->consumers[i], false, true);
-        of_one = i == 0 ? shared.least : of_one;
-        print_one(o, o->consumers[i], false, shared, of_one);
-        print_one(o, o->consumers[i], true, measure_rate(round, o->consumers[i], true, true), of_one);
+        of_first = i == 0 ? shared.least : of_first;
+        print_one(o, o->consumers[i], false, shared, of_first);
+        print_one(o, o->consumers[i], true, measure_rate(round, o->consumers[i], true, true), of_first);
     }
     printf(o->json ? "]" : "");
 }

@@ -165,14 +165,12 @@ static bool descend(struct mlp_cuda *m, uint32_t n, float lr)
 
 /* ---- a batch ---------------------------------------------------------------------------------------------------- */
 
-bool mlp_cuda_take(struct mlp_cuda *m, uint32_t n, const void *images, uint32_t width, uint32_t height,
-                   const void *labels)
+bool mlp_cuda_take(struct mlp_cuda *m, uint32_t n, uint64_t images, uint32_t width, uint32_t height, uint64_t labels)
 {
-    uint64_t from = (uintptr_t)images;
-    void *params[] = {NULL, &from, &width, &height, &m->x};
+    void *params[] = {NULL, &images, &width, &height, &m->x};
 
     return card_run(m->card, m->reduce, n * MLP_INPUTS, params) &&
-           CARD(m->card, copy(m->labels, (uintptr_t)labels, n * sizeof(int64_t), m->card->stream));
+           CARD(m->card, copy(m->labels, labels, n * sizeof(int64_t), m->card->stream));
 }
 
 static bool forward(struct mlp_cuda *m, uint32_t n)

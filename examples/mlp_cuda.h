@@ -30,8 +30,7 @@ bool mlp_cuda_init(struct mlp_cuda *m, const struct card *card, uint32_t classes
 void mlp_cuda_fini(struct mlp_cuda *m);
 
 /* `n` images of bytes, [height, width, 3] each, and as many int64 labels, at addresses of the device. */
-bool mlp_cuda_take(struct mlp_cuda *m, uint32_t n, const void *images, uint32_t width, uint32_t height,
-                   const void *labels);
+bool mlp_cuda_take(struct mlp_cuda *m, uint32_t n, uint64_t images, uint32_t width, uint32_t height, uint64_t labels);
 
 bool mlp_cuda_train(struct mlp_cuda *m, uint32_t n, float lr);
 

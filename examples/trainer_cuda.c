@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The trainer of trainer.c on a GPU: the ring is there already (tsocketd --device cuda), so a batch is two addresses,
- * and nothing is copied but what the model makes of it.
+ * The trainer of trainer.c on a GPU. The ring is there already (tsocketd --device cuda), so a batch is two addresses,
+ * and nothing is copied but what the model makes of it. Where the ring is in host memory, each batch is copied first.
  *
  *     next --> reduce, copy labels --> tsocket_release_after --> forward, backward, descend
  *              '---------- all queued on one stream; the host waits at the end of an epoch alone ----------'
@@ -44,9 +44,9 @@ struct options {
 static const char USAGE[] = "usage: trainer_cuda [options] STREAM\n"
                             "\n"
                             "Trains a small classifier on a GPU, on STREAM (DAEMON or DAEMON/NAME) of a running\n"
-                            "tsocketd that keeps its ring there (--device cuda).\n"
+                            "tsocketd, best one that keeps its ring there (--device cuda).\n"
                             "\n"
-                            "  --device NAME  cuda, cuda:1, cuda:GPU-... (default cuda)\n"
+                            "  --device NAME  cuda, cuda:1, cuda:GPU-..., host: where the ring is read (default cuda)\n"
                             "  --batch N      samples per step (default 32)\n"
                             "  --epochs N     epochs to train; 0: until the stream ends (default 10)\n"
                             "  --lr X         learning rate (default 0.01)\n"
@@ -128,15 +128,10 @@ static int complain(int rc)
     return rc;
 }
 
-/* False, with a message, where this trainer cannot use what the stream holds, or where. */
+/* False, with a message, where this trainer cannot use what the stream holds. */
 static bool is_usable(const struct tsocket_info *info)
 {
     const struct tsocket_field *image = &info->fields[0], *label = &info->fields[1];
-    if (info->memory == TSOCKET_MEMORY_HOST) {
-        fprintf(stderr, "trainer_cuda: %s/%s is in host memory; start tsocketd with --device cuda, or use trainer\n",
-                info->daemon, info->stream);
-        return false;
-    }
     if (image->dtype != TSOCKET_UINT8 || image->ndim != 3 || image->shape[2] != MLP_CHANNELS ||
         label->dtype != TSOCKET_INT64 || label->ndim != 0) {
         fprintf(stderr, "trainer_cuda: %s/%s is not of uint8 images, height x width x 3, with one int64 label each\n",
@@ -172,6 +167,7 @@ struct trainer {
     struct tsocket_info info;
     struct card card;
     struct mlp_cuda model;
+    uint64_t own; /* on the device: images and labels of a batch; 0: the ring is there itself */
     uint64_t epochs_done;
     double epoch_begun_s;
 };
@@ -199,12 +195,37 @@ static int wait_next(struct tsocket *ts, struct tsocket_batch *batch_out)
     return rc;
 }
 
+static uint64_t image_bytes(const struct trainer *t)
+{
+    return t->info.fields[0].sample_bytes;
+}
+
+/* Room for a batch whose ring is in host memory: tsocketd has none where this trainer is (another MIG instance). */
+static bool reserve(struct trainer *t)
+{
+    if (t->info.memory != TSOCKET_MEMORY_HOST)
+        return true;
+    fprintf(stderr, "trainer_cuda: %s/%s is in host memory: each batch is copied\n", t->info.daemon, t->info.stream);
+    return CARD(&t->card, alloc(&t->own, t->options.batch * (image_bytes(t) + sizeof(int64_t))));
+}
+
+static bool take(struct trainer *t, const struct tsocket_batch *batch)
+{
+    uint32_t height = (uint32_t)t->info.fields[0].shape[0], width = (uint32_t)t->info.fields[0].shape[1];
+    uint64_t labels = t->own, images = t->own + t->options.batch * sizeof(int64_t);
+    if (t->own == 0)
+        return mlp_cuda_take(&t->model, batch->valid, (uintptr_t)batch->data[0], width, height,
+                             (uintptr_t)batch->data[1]);
+    return CARD(&t->card, copy_in(labels, batch->data[1], batch->valid * sizeof(int64_t), t->card.stream)) &&
+           CARD(&t->card, copy_in(images, batch->data[0], batch->valid * image_bytes(t), t->card.stream)) &&
+           mlp_cuda_take(&t->model, batch->valid, images, width, height, labels);
+}
+
 /* Once the images are reduced and the labels copied, the batch is not needed: it goes back behind that, not behind the
  * step. */
 static int step(struct trainer *t, const struct tsocket_batch *batch)
 {
-    uint32_t height = (uint32_t)t->info.fields[0].shape[0], width = (uint32_t)t->info.fields[0].shape[1];
-    if (!mlp_cuda_take(&t->model, batch->valid, batch->data[0], width, height, batch->data[1]))
+    if (!take(t, batch))
         return TSOCKET_EDEVICE;
     int rc = tsocket_release_after(t->ts, batch, t->card.stream);
     if (rc != TSOCKET_OK)
@@ -265,12 +286,14 @@ static int open_and_train(struct trainer *t)
     int rc = open_stream(&t->options, &t->ts, &t->info);
     if (rc != TSOCKET_OK)
         return rc;
-    rc = card_open(t->info.device, mlp_kernels_ptx, &t->card) &&
-                 mlp_cuda_init(&t->model, &t->card, t->options.classes, t->options.batch, t->options.seed)
+    rc = card_open(t->info.device >= 0 ? t->info.device : 0, mlp_kernels_ptx, &t->card) &&
+                 mlp_cuda_init(&t->model, &t->card, t->options.classes, t->options.batch, t->options.seed) && reserve(t)
              ? train(t)
              : TSOCKET_EDEVICE;
     tsocket_close(t->ts);
     mlp_cuda_fini(&t->model);
+    if (t->own != 0)
+        t->card.dealloc(t->own);
     card_close(&t->card);
     return rc;
 }

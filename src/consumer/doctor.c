@@ -165,6 +165,19 @@ static void try_share(struct doctor *doctor, const struct tsi_device *device, en
         tsi_arena_close(&arena);
 }
 
+static const char *mode_text(const struct tsi_device *device)
+{
+    const char *mode = tsi_device_mode(device);
+
+    if (strcmp(mode, "mps") == 0)
+        return ", under MPS (a fault of one client ends them all: start tsocketd outside)";
+    if (strcmp(mode, "plain") == 0)
+        return "";
+    return strcmp(mode, "mig") == 0
+               ? ", a MIG instance (others cannot read its memory: add host to --device)"
+               : ", a MIG instance under MPS (other instances cannot read its memory: add host to --device)";
+}
+
 static void look_at_device(struct doctor *doctor, const struct tsi_device *device, int ordinal)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -175,12 +188,10 @@ static void look_at_device(struct doctor *doctor, const struct tsi_device *devic
         tsi_device_leave(device);
     }
     snprintf(what, sizeof(what), "cuda:%d", ordinal);
-    say(doctor, GOOD, what, NULL, "%s, %s, compute %d.%d, %.1f of %.1f GiB free%s%s", device->name, device->uuid_text,
+    say(doctor, GOOD, what, NULL, "%s, %s, compute %d.%d, %.1f of %.1f GiB free%s", device->name, device->uuid_text,
         tsi_device_attribute(device, TSI_CU_ATTRIBUTE_CAPABILITY_MAJOR),
         tsi_device_attribute(device, TSI_CU_ATTRIBUTE_CAPABILITY_MINOR), (double)free_bytes / (1 << 30),
-        (double)total_bytes / (1 << 30), tsi_device_attribute(device, TSI_CU_ATTRIBUTE_MPS) != 0 ? ", under MPS" : "",
-        strstr(device->name, "MIG") != NULL ? ", a MIG instance (others cannot read its memory: add host to --device)"
-                                            : "");
+        (double)total_bytes / (1 << 30), mode_text(device));
     snprintf(what, sizeof(what), "cuda:%d vmm", ordinal);
     try_share(doctor, device, TSI_SHARE_VMM, what, NULL);
     snprintf(what, sizeof(what), "cuda:%d ipc", ordinal);
@@ -201,6 +212,21 @@ static void look_at_driver(struct doctor *doctor)
     say(doctor, GOOD, "CUDA driver", NULL, "for CUDA %d.%d", version / 1000, version % 1000 / 10);
 }
 
+/* Whoever starts CUDA while the control daemon's pipes are there becomes its client. */
+static void look_at_mps(struct doctor *doctor)
+{
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    char control[TEXT_MAX];
+
+    if (folder == NULL || folder[0] == '\0')
+        folder = "/tmp/nvidia-mps";
+    snprintf(control, sizeof(control), "%s/control", folder);
+    if (access(control, F_OK) == 0)
+        say(doctor, GOOD, "MPS", NULL, "a control daemon has its pipes in %s: what starts here is its client", folder);
+    else
+        say(doctor, GOOD, "MPS", NULL, "no control daemon has pipes in %s", folder);
+}
+
 static void look_at_gpus(struct doctor *doctor)
 {
     struct tsi_cu_uuid seen[SEEN_MAX];
@@ -209,6 +235,7 @@ static void look_at_gpus(struct doctor *doctor)
     look_at_driver(doctor);
     if (tsi_devices_see("cuda", SEEN_MAX, seen, &n) != TSOCKET_OK)
         return;
+    look_at_mps(doctor);
     for (unsigned i = 0; i < n; i++) {
         struct tsi_device device;
 

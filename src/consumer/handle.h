@@ -41,6 +41,7 @@ struct tsocket {
     uint64_t epochs; /* 0: no limit */
     enum tsocket_last last;
     int reconnect_ms;
+    uint64_t first_batches; /* see tsocket_info */
     uint32_t n_fields;
     uint32_t fields[TSOCKET_FIELDS_MAX]; /* batch.data[i] is field fields[i] of the layout */
     enum tsi_arena_kind kind;            /* of the memory */
@@ -150,8 +151,8 @@ void tsc_move_say_lost(struct tsocket *ts);
 /* Sources of which nothing is held any more are given up. */
 void tsc_move_leave_unused(struct tsocket *ts);
 
-/* The daemon is gone, and its memory with it, but for what this consumer has mapped: that is given back where nothing
- * of it is held. */
+/* The daemon is gone or going, and its memory with it, but for what this consumer has mapped: that is given back where
+ * nothing of it is held, and when all is, it hangs up. */
 void tsc_move_unmap_unused(struct tsocket *ts);
 
 /*

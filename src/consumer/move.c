@@ -98,12 +98,17 @@ void tsc_move_leave_unused(struct tsocket *ts)
 
 void tsc_move_unmap_unused(struct tsocket *ts)
 {
+    bool all = true;
+
     if (!ts->emptied)
         return;
     for (struct tsc_ring *ring = ts->rings; ring != NULL; ring = ring->next) {
         if (ring->held == 0)
             tsc_ring_unmap(ring);
+        all = all && ring->held == 0;
     }
+    if (all)
+        tsi_lifeline_hang_up(ts->link.lifeline); /* a daemon that is closing waits for that (tsp_loop_part) */
 }
 
 static int take_ring(struct tsocket *ts, const struct tsi_move *move, struct tsc_ring **ring_out)

@@ -226,7 +226,7 @@ static void epoch_row(const cJSON *stream, FILE *out)
         grouped(whole(stream, "epoch_length"), length), rate(stream, speed), grouped(whole(stream, "head"), head));
 }
 
-/* "   in cuda-vmm, host": where the ring is; nothing where that is host memory alone. */
+/* "   in cuda-vmm (mps), host": where the ring is; nothing where that is host memory alone. */
 static const char *places(const cJSON *stream, char out[TEXT])
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(stream, "places"), *place;
@@ -236,11 +236,13 @@ static const char *places(const cJSON *stream, char out[TEXT])
     out[0] = '\0';
     cJSON_ArrayForEach(place, list)
     {
-        char kind[16];
+        char kind[16], mode[16];
+        bool shared = tsc_table_text(place, "mode", mode, sizeof(mode))[0] == 'm';
 
         tsc_table_text(place, "kind", kind, sizeof(kind));
         plain = plain && strcmp(kind, "host") == 0;
-        used += (size_t)snprintf(out + used, TEXT - used, "%s%s", used > 0 ? ", " : "   in ", kind);
+        used += (size_t)snprintf(out + used, TEXT - used, shared ? "%s%s (%s)" : "%s%s", used > 0 ? ", " : "   in ",
+                                 kind, mode);
         if (used >= TEXT)
             break; /* somebody made that up */
     }

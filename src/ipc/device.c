@@ -217,6 +217,15 @@ int tsi_device_attribute(const struct tsi_device *device, enum tsi_cu_attribute 
     return device->cuda.cuDeviceGetAttribute(&value, (int)attribute, device->number) == TSI_CU_SUCCESS ? value : 0;
 }
 
+/* The driver has no number for MIG; an instance's name has it behind the GPU's: "NVIDIA A100 MIG 1g.5gb". */
+const char *tsi_device_mode(const struct tsi_device *device)
+{
+    bool mig = strstr(device->name, " MIG ") != NULL;
+    bool mps = tsi_device_attribute(device, TSI_CU_ATTRIBUTE_MPS) != 0;
+
+    return mig ? mps ? "mig+mps" : "mig" : mps ? "mps" : "plain";
+}
+
 /* --- a list of them */
 
 static int add_device(struct tsi_devices *devices, const char *which)

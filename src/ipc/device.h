@@ -65,6 +65,13 @@ void tsi_device_leave(const struct tsi_device *device);
 /* A number that the driver has about the device; 0 where it does not know what is asked. */
 int tsi_device_attribute(const struct tsi_device *device, enum tsi_cu_attribute attribute);
 
+/*
+ * How the processes of this machine have the device together, as this process sees it: "plain" (they take turns), "mps"
+ * (this process is a client of MPS), "mig" (it is an instance of a partitioned GPU), "mig+mps". A driver that does not
+ * know MPS's attribute says plain.
+ */
+const char *tsi_device_mode(const struct tsi_device *device);
+
 /* Where the rings of a stream are to be. */
 struct tsi_devices {
     struct tsi_device device[TSI_DEVICES_MAX];

@@ -197,6 +197,11 @@ int tsi_lifeline_recv(int fd, uint64_t deadline_ns, void *packet, size_t room, s
     return TSOCKET_OK;
 }
 
+void tsi_lifeline_hang_up(int fd)
+{
+    shutdown(fd, SHUT_WR); /* the other side may be gone already */
+}
+
 bool tsi_lifeline_hung_up(int fd)
 {
     struct pollfd waiting = {.fd = fd, .events = POLLRDHUP};

@@ -54,6 +54,9 @@ int tsi_lifeline_send(int fd, const void *packet, size_t len, const int *fds, ui
 int tsi_lifeline_recv(int fd, uint64_t deadline_ns, void *packet, size_t room, size_t *len_out, int *fds_out,
                       uint32_t *n_fds_out);
 
+/* Hangs up: the other side sees the end, and may still be heard. */
+void tsi_lifeline_hang_up(int fd);
+
 /* Whether the other side has hung up (a packet that waits to be read does not count). Never waits. */
 bool tsi_lifeline_hung_up(int fd);
 

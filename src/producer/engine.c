@@ -276,6 +276,7 @@ void tsocket_producer_close(struct tsocket_producer *producer)
     if (producer->started) {
         stop_loop(producer);
         tell_consumers(producer);
+        tsp_loop_part(producer);
         tsp_loop_close(producer);
     }
     destroy_streams(producer);

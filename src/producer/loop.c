@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,8 @@ enum {
     FDS_PER_CONSUMER = 3, /* lifeline, pidfd, ZeroMQ's connection */
     FDS_RESERVED = 16,    /* files being read, a status being answered */
     CONSUMERS_MAX = 4096,
+    PART_MS = 1000, /* for consumers to close IPC memory in; tsocketd must have ended in 1.5 s, */
+    LOOK_MS = 2,    /* which is looked at so often */
 };
 
 /* What an epoll event is about: the kind in the top byte, a consumer's id below. */
@@ -142,6 +145,48 @@ void tsp_loop_close(struct tsocket_producer *producer)
     producer->socket = NULL;
     close_fd(&producer->epoll_fd);
     close_fd(&producer->wake_fd);
+}
+
+/* The producer's own process uses the producer's address. */
+static bool has_memory_open(const struct tsp_consumer *consumer)
+{
+    return consumer->stream != NULL && consumer->peer.pid != getpid() &&
+           consumer->stream->store.arenas[consumer->memory].kind == TSI_ARENA_CUDA_IPC &&
+           !tsi_lifeline_hung_up(consumer->lifeline);
+}
+
+static uint32_t count_memory_open(const struct tsp_roster *roster)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < roster->n; i++)
+        n += has_memory_open(roster->consumers[i]);
+    return n;
+}
+
+void tsp_loop_part(struct tsocket_producer *producer)
+{
+    const struct tsp_roster *roster = &producer->roster;
+    uint64_t deadline_ns = tsi_clock_ns() + PART_MS * TSI_NS_PER_MS;
+    uint32_t n = count_memory_open(roster);
+
+    if (n == 0)
+        return;
+    tsi_log('I', "closing: %" PRIu32 " consumers have memory of the GPU open, which they are to close first", n);
+    close_fd(&producer->listener); /* who looks for a daemon finds none */
+    for (uint32_t i = 0; i < roster->n; i++) {
+        if (has_memory_open(roster->consumers[i]))
+            tsi_lifeline_hang_up(roster->consumers[i]->lifeline);
+    }
+    while (n > 0 && tsi_clock_ns() < deadline_ns) {
+        poll(NULL, 0, LOOK_MS);
+        n = count_memory_open(roster);
+    }
+    if (n > 0)
+        tsi_log('W',
+                "%" PRIu32 " consumers have not closed it within %d ms: it is freed, and what they read of it from now "
+                "on is undefined",
+                n, PART_MS);
 }
 
 void tsp_loop_wake(const struct tsocket_producer *producer)

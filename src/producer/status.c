@@ -197,6 +197,10 @@ static void add_places(cJSON *json, const struct tsp_store *store)
         tsp_store_name(store, i, name);
         cJSON_AddStringToObject(place, "device", name);
         cJSON_AddStringToObject(place, "kind", tsi_arena_word(store->arenas[i].kind));
+        if (i < store->n_gpus) {
+            cJSON_AddStringToObject(place, "name", store->arenas[i].device->name);
+            cJSON_AddStringToObject(place, "mode", tsi_device_mode(store->arenas[i].device));
+        }
         append(places, place);
     }
 }

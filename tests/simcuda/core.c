@@ -105,7 +105,37 @@ static void at_exit(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* CUDA_VISIBLE_DEVICES: numbers, in the order that this process wants them in; what follows a wrong one is not seen. */
+static void uuid_of(int mig, int physical_device, unsigned char bytes_out[16])
+{
+    memcpy(bytes_out, "simulated GPU \0\0", 16);
+    bytes_out[14] = (unsigned char)mig;
+    bytes_out[15] = (unsigned char)physical_device;
+}
+
+/* "GPU-..." or "MIG-...", as nvidia-smi prints a UUID: the device is seen alone, as the instance that it names. */
+static bool choose_by_uuid(const char *text)
+{
+    unsigned char uuid[16], wanted[16];
+    const char *at = text + strlen("GPU-");
+
+    if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(wanted); i++, at += 2) {
+        at += *at == '-';
+        if (sscanf(at, "%2hhx", &wanted[i]) != 1)
+            return false;
+    }
+    uuid_of(wanted[14], wanted[15], uuid);
+    if (memcmp(uuid, wanted, sizeof(uuid)) != 0 || wanted[15] >= sim.n_devices)
+        return false;
+    sim.mig = wanted[14];
+    sim.physical_device[0] = wanted[15];
+    sim.n_devices = 1;
+    return true;
+}
+
+/* CUDA_VISIBLE_DEVICES: numbers, in the order that this process wants them in; what follows a wrong one is not seen. Or
+ * one UUID. */
 static void choose_devices(void)
 {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
@@ -113,6 +143,8 @@ static void choose_devices(void)
 
     for (int i = 0; i < SIM_DEVICES_MAX; i++)
         sim.physical_device[i] = i;
+    if (text != NULL && choose_by_uuid(text))
+        return;
     while (text != NULL && *text != '\0' && n < sim.n_devices) {
         char *end;
         long device = strtol(text, &end, 10);
@@ -226,9 +258,7 @@ int cuDeviceGetUuid_v2(struct tsi_cu_uuid *uuid_out, int device)
         return result;
     if (!is_device(device))
         return sim_leave(TSI_CU_ERROR_INVALID_DEVICE);
-    memcpy(uuid_out->bytes, "simulated GPU \0\0", sizeof(uuid_out->bytes));
-    uuid_out->bytes[14] = (unsigned char)sim.mig;
-    uuid_out->bytes[15] = (unsigned char)sim.physical_device[device];
+    uuid_of(sim.mig, sim.physical_device[device], uuid_out->bytes);
     return sim_leave(TSI_CU_SUCCESS);
 }
 

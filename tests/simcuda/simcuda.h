@@ -10,7 +10,8 @@
  *
  * Environment, read by cuInit, all optional:
  *
- *     SIMCUDA_DEVICES=N           devices (1); CUDA_VISIBLE_DEVICES=1,0 chooses and orders them
+ *     SIMCUDA_DEVICES=N           devices (1); CUDA_VISIBLE_DEVICES=1,0 chooses and orders them,
+ *                                 and a UUID ("MIG-...") one of them
  *     SIMCUDA_MEMORY=BYTES        memory of each device, for each process (1 GiB)
  *     SIMCUDA_DELAY_US=N          each piece of work on a stream waits 0 to N microseconds first (0)
  *     SIMCUDA_SEED=N              of those delays (1)

@@ -3,6 +3,7 @@
 simulated driver: what they say is looked at, not how fast it was."""
 import json
 import os
+import subprocess
 import unittest
 
 from harness import BUILD, SOURCE, SystemTest
@@ -58,6 +59,11 @@ class GpuProgramsTest(SystemTest):
                                 seconds=120)
         return done, [json.loads(line) for line in done.stdout.splitlines()]
 
+    def launch(self, *args):
+        program = subprocess.Popen(args, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.addCleanup(program.stdout.close)
+        return program
+
     def test_it_learns_on_the_gpu_what_the_other_learns_on_the_cpu(self):
         if not os.path.exists(TRAINER):
             self.skipTest("examples/trainer is not built: OpenBLAS is not installed")
@@ -80,10 +86,16 @@ class GpuProgramsTest(SystemTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot run the kernel mlp_reduce", done.stderr)
         del self.environment["SIMCUDA_FAIL"]
-        done, _ = self.train(TRAINER_CUDA, "--device", "host")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("--device cuda", done.stderr)
         daemon.terminate()
+
+    def test_a_ring_in_host_memory_is_copied(self):
+        daemon = self.start_daemon(*PICTURES, "--epochs", "1", "--device", "cuda,host", "--wait-for", "2")
+        there = self.launch(TRAINER_CUDA, "main", "--epochs", "0", "--classes", "1000", "--json")
+        done, epochs = self.train(TRAINER_CUDA, "--device", "host")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("each batch is copied", done.stderr)
+        self.assertEqual(epochs[0]["loss"], json.loads(there.communicate(timeout=60)[0])["loss"])
+        self.assertEqual(daemon.wait(), 0)
 
     def test_labels_that_are_no_class_are_told(self):
         daemon = self.start_daemon(*PICTURES, "--epochs", "1", "--device", "cuda")
@@ -91,6 +103,44 @@ class GpuProgramsTest(SystemTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("not below --classes 2", done.stderr)
         daemon.wait()
+
+    # --- bench/collocate.sh
+
+    def collocate(self, *args):
+        return self.run_program(
+            os.path.join(SOURCE, "bench", "collocate.sh"), "--trainers", "2", "--epochs", "2", "--batch", "32",
+            "--data", "synthetic:128x64x64", *args, text=True, seconds=120)
+
+    def test_trainers_are_counted_in_each_way_of_sharing_that_is_there(self):
+        os.mkdir(os.path.join(self.folder, "mps"))
+        with open(os.path.join(self.folder, "mps", "control"), "w"):
+            pass
+        self.environment["BUILD"] = BUILD
+        self.environment["CUDA_MPS_PIPE_DIRECTORY"] = os.path.join(self.folder, "mps")
+        done = self.collocate("--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads(done.stdout)
+        self.assertIs(said["simulated"], True)
+        self.assertEqual([run["mode"] for run in said["runs"]], ["plain", "mps"])
+        for run in said["runs"]:
+            self.assertEqual((run["trainers"], len(run["samples_per_s"])), (2, 2))
+            self.assertEqual(run["sum"], sum(run["samples_per_s"]))
+
+    def test_in_mig_instances_each_trainer_has_its_own(self):
+        tools = os.path.join(self.folder, "tools")
+        os.mkdir(tools)
+        with open(os.path.join(tools, "nvidia-smi"), "w") as f:
+            f.write("#!/bin/sh\n")
+            for instance in ("01", "02", "03"):
+                f.write(f"echo '  MIG 1g.1gb Device: (UUID: MIG-73696d75-6c61-7465-6420-47505520{instance}00)'\n")
+        os.chmod(os.path.join(tools, "nvidia-smi"), 0o755)
+        self.environment["BUILD"] = BUILD
+        self.environment["PATH"] = tools + ":" + os.environ["PATH"]
+        done = self.collocate()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual([line[1] for line in lines if line[0] == "mig"], ["3"])
+        self.assertIn("not here: the GPU is in MIG mode", done.stdout)
 
     # --- scripts/gpu-test.sh
 

@@ -17,6 +17,7 @@
 enum {
     PATIENCE_MS = 20000,
     EVERY_MS = 1,
+    MAX_HOLD_MS = 600, /* longer than this machine stands still, hopefully */
 };
 
 static void nap(long ms)
@@ -307,7 +308,7 @@ static void who_stands_still_on_a_side_ring_gives_it_up_for_others(void **state)
                                                      .max_batch = 10,
                                                      .wait_for = 3,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *first = rig_attach(10, NULL);
     struct tsocket *second = rig_attach(5, NULL);
     struct tsocket_batch batch;
@@ -341,7 +342,7 @@ static void who_holds_the_group_too_long_is_parked_and_gets_its_batch_again(void
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *ts = rig_attach(10, NULL);
     struct tsocket_batch batch;
     struct reader other;
@@ -371,7 +372,7 @@ static void only_what_was_lost_comes_again(void **state)
                                                      .max_batch = 20,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     struct tsocket_batch batch[4];
     struct tsocket_epoch ended;
@@ -414,7 +415,7 @@ static void what_was_lost_comes_again_while_something_of_the_side_ring_is_held(v
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_batch lost, held, batch;
     struct tsocket *ts = rig_attach(10, NULL);
     struct reader other;
@@ -436,6 +437,45 @@ static void what_was_lost_comes_again_while_something_of_the_side_ring_is_held(v
     rig_close(rig);
 }
 
+/* What is put back are the newest batch, before a pause; one that comes again; and the newest behind that. */
+static void what_is_put_back_comes_again_wherever_it_is(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 100,
+                                                     .epochs = 3,
+                                                     .capacity = 40,
+                                                     .max_batch = 10,
+                                                     .wait_for = 2,
+                                                     .side_rings = 1,
+                                                     .max_hold_ms = 200});
+    struct tsocket *ts = rig_attach(10, NULL);
+    struct tsocket_batch batch;
+    struct tsocket_epoch ended;
+    struct reader other;
+
+    (void)state;
+    reader_start(&other, 7, 3);
+    rig_expect_batch(ts, 0, 0, 10, &batch);
+    wait_for_samples(&other, 300);
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_ELAPPED);
+    for (uint64_t first = 0; first < 20; first += 10) {
+        for (int i = 0; i < 2; i++) {
+            rig_expect_batch(ts, 0, first, 10, &batch);
+            assert_int_equal(tsocket_put_back(ts, &batch), TSOCKET_OK);
+        }
+        rig_expect_and_release(ts, 0, first, 10);
+    }
+    rig_expect_batch(ts, 0, 20, 10, &batch);
+    assert_int_equal(tsocket_pause(ts), TSOCKET_EHELD);
+    assert_int_equal(tsocket_put_back(ts, &batch), TSOCKET_OK);
+    assert_int_equal(tsocket_pause(ts), TSOCKET_OK);
+    expect_rest(ts, 0, 20, 10, 100);
+    assert_int_equal(tsocket_ended_epoch(ts, &ended), TSOCKET_OK);
+    assert_int_equal(ended.received, 100);
+    reader_finish(&other);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 /* It goes on behind the second while it holds the first, as it may: from there to there is more than two batches. */
 static void what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lost(void **state)
 {
@@ -445,7 +485,7 @@ static void what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lo
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *ts = rig_attach(10, NULL);
     struct tsocket_batch first, second;
     struct reader other;
@@ -475,7 +515,7 @@ static void who_wants_to_be_detached_is_told_and_comes_back_with_its_token(void 
                                                      .max_batch = 10,
                                                      .wait_for = 2,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     char token[TSOCKET_TOKEN_MAX + 1];
     struct tsocket_batch batch;
@@ -512,7 +552,7 @@ static void who_is_detached_is_told_so_also_where_nobody_can_go_back(void **stat
                                                      .capacity = 40,
                                                      .max_batch = 10,
                                                      .wait_for = 2,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket_options options;
     struct tsocket_batch batch;
     struct tsocket *ts;
@@ -539,7 +579,7 @@ static void who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped(void
                                                      .max_batch = 10,
                                                      .join_grace_ms = 1,
                                                      .side_rings = 1,
-                                                     .max_hold_ms = 200});
+                                                     .max_hold_ms = MAX_HOLD_MS});
     struct tsocket *stopped = rig_attach(10, NULL), *ts;
     struct tsocket_options options;
 
@@ -618,6 +658,7 @@ static void who_comes_late_gets_the_whole_epoch_in_two_parts(void **state)
     assert_int_equal(tsocket_describe(late, &info), TSOCKET_OK);
     assert_true(info.catch_up && info.epoch == 0 && info.first > 0 && info.first <= 510);
     assert_int_equal((1000 - info.first) % 9, 0);
+    assert_int_equal(info.first_batches, (1000 - info.first) / 9 + (info.first + 8) / 9);
     other = (struct reader){.ts = first, .epochs = 3};
     atomic_store(&other.good, true);
     assert_int_equal(pthread_create(&other.thread, NULL, read_epochs, &other), 0);
@@ -702,6 +743,7 @@ int main(void)
         cmocka_unit_test(who_holds_the_group_too_long_is_parked_and_gets_its_batch_again),
         cmocka_unit_test(only_what_was_lost_comes_again),
         cmocka_unit_test(what_was_lost_comes_again_while_something_of_the_side_ring_is_held),
+        cmocka_unit_test(what_is_put_back_comes_again_wherever_it_is),
         cmocka_unit_test(what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lost),
         cmocka_unit_test(who_wants_to_be_detached_is_told_and_comes_back_with_its_token),
         cmocka_unit_test(who_is_detached_is_told_so_also_where_nobody_can_go_back),
