@@ -15,11 +15,12 @@
 It is Python alone, over libtsocket.so by ctypes. Neither numpy nor torch is imported before it is used.
 """
 from ._array import Array, HostArray
+from ._batch import Batch
 from ._device import DeviceArray
 from ._library import __version__, library_path
 from .errors import (BadSample, Busy, Device, Elapsed, Error, Forked, Gone, Held, Invalid, LibraryMismatch,
                      LibraryNotFound, Lost, NotFound, OutOfMemory, Protocol, Refused, ResumeError, StreamEnd, System, Timeout)
-from .loader import Batch, EndedEpoch, Field, Loader
+from .loader import EndedEpoch, Field, Loader
 from .map_producer import MapProducer
 from .producer import Producer
 

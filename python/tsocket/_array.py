@@ -10,7 +10,6 @@ memoryview, a tensor by DLPack) keeps the batch: its place in the ring is given 
 """
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 from typing import Any, List, Optional, Tuple

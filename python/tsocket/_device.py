@@ -24,10 +24,9 @@ from .errors import Invalid
 if TYPE_CHECKING:
     from ._handle import Window
 
-# Streams as DLPack and the driver's API number them; all others are handles.
+# Streams as DLPack and the driver's API number them (2 is the per-thread default); all others are handles.
 NO_STREAM = -1
 LEGACY_STREAM = 1
-PER_THREAD_STREAM = 2
 
 
 def stream_number(stream: Any) -> int:

@@ -28,8 +28,9 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Tuple,
 
 import torch
 
+from ._batch import Batch
 from .errors import Lost, StreamEnd
-from .loader import Batch, Loader
+from .loader import Loader
 from .producer import Producer
 from .torch import view
 

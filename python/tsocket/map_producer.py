@@ -64,7 +64,7 @@ class MapProducer(Engine):
         first = self._order.of(0)
         if len(first) == 0:
             raise Invalid("the dataset is empty")
-        self._like = self._sample(0, first[0])
+        self._like = self._sample(0, int(first[0]))
         super().__init__(name, wait_for, join_grace, max_hold, exit_when_idle)
         max_batch = max_batch or default_max_batch(self._like, 1)
         options = stream_options(stream, epochs, len(first), max_batch, ring, device, dataset)
@@ -120,7 +120,7 @@ class MapProducer(Engine):
             self._fail(f"{type(error).__name__}: {error}")
 
     def _answer(self, claim: _library.Claim) -> None:
-        index = self._order.of(claim.epoch)[claim.ordinal]
+        index = int(self._order.of(claim.epoch)[claim.ordinal])
         try:
             sample = self._sample(claim.epoch, index)
             self._check(sample)
@@ -145,6 +145,8 @@ class MapProducer(Engine):
         return {**parts, **parts_of({INDEX: _one(index)}, None)}
 
     def _check(self, sample: Dict[str, Part]) -> None:
+        if list(sample) != list(self._like):
+            raise Invalid(f"the fields are {', '.join(sample)}, and were {', '.join(self._like)} in the first sample")
         for (name, first), part in zip(self._like.items(), sample.values()):
             if (part.dtype, part.shape) != (first.dtype, first.shape):
                 raise Invalid(f"field {name} is {part.dtype} {list(part.shape)}, and was {first.dtype} {list(first.shape)} "

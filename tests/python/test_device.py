@@ -11,7 +11,6 @@ import tsocket
 from simulated import SAMPLES, DeviceTest
 from tsocket import _library
 
-SAMPLES = 103
 CUDA, IPC, VMM = 2, 1, 2  # kDLCUDA; enum tsocket_memory
 
 api = ctypes.pythonapi

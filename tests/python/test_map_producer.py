@@ -158,6 +158,11 @@ class MapProducerTest(PythonTest):
                               ({"dataset": Squares(0)}, "empty")):
             with self.assertRaisesRegex(tsocket.Invalid, said):
                 tsocket.MapProducer(**{"dataset": Squares(), **options})
+        self.serve(make=lambda epoch, i: {"a": i} if i < 5 else {"b": i}, wait_for=1)
+        with self.loader(batch_size=5) as loader, self.assertRaises(tsocket.Gone):
+            list(loader)
+        self.thread.join(patient(20))
+        self.assertRegex(str(self.errors.pop()), "b, index, and were a, index")
         self.serve(order=lambda epoch: range(10 + epoch % 2))
         with self.assertRaises(tsocket.Gone):
             self.indices(self.loader(batch_size=5), 3)
