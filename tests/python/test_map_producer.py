@@ -158,7 +158,7 @@ class MapProducerTest(PythonTest):
                               ({"dataset": Squares(0)}, "empty")):
             with self.assertRaisesRegex(tsocket.Invalid, said):
                 tsocket.MapProducer(**{"dataset": Squares(), **options})
-        self.serve(make=lambda epoch, i: {"a": i} if i < 5 else {"b": i}, wait_for=1)
+        self.serve(make=lambda epoch, i: {"a": i} if i < 60 else {"b": i})  # behind the ring
         with self.loader(batch_size=5) as loader, self.assertRaises(tsocket.Gone):
             list(loader)
         self.thread.join(patient(20))
