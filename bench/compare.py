@@ -23,6 +23,7 @@ LOADERS = {'shared': 'one tsocketd, shared', 'private': 'private loaders, same p
            'producer': 'PyTorch on one shared DataLoader'}
 PYTHON = ('torch', 'tsocket.torch', 'producer')
 DAEMON = 'compare'
+START_S = 120
 TICKS_PER_S = os.sysconf('SC_CLK_TCK')
 
 
@@ -74,19 +75,30 @@ class Part:
         return sum(self.made_by(daemon) for daemon in daemons[self.loader])
 
     def made_by(self, daemon):
-        done = subprocess.run([self.tool('tsocketctl'), 'status', daemon, '--json'], env=self.env, text=True,
-                              stdout=subprocess.PIPE, check=True)
-        return json.loads(done.stdout)['streams'][0]['made']
+        return json.loads(self.status(daemon, check=True).stdout)['streams'][0]['made']
+
+    def status(self, daemon, check=False):
+        return subprocess.run([self.tool('tsocketctl'), 'status', daemon, '--json'], env=self.env, text=True, check=check,
+                              stdout=subprocess.PIPE, stderr=None if check else subprocess.DEVNULL)
+
+    def wait_for_daemon(self):
+        """Its import of PyTorch takes as long as it takes."""
+        until = time.monotonic() + START_S
+        while self.status(DAEMON).returncode != 0:
+            if time.monotonic() > until or self.processes[-1].poll() is not None:
+                raise SystemExit(f'compare.sh: the producer was not there after {START_S} s')
+            time.sleep(0.1)
 
     def run(self):
         """The results of the part, as a dictionary."""
         o = self.options
         warm_up = o.warm_up * (2 + self.k if self.loader in PYTHON else 1)  # Python imports for long, and its workers too
-        begin = time.monotonic_ns() + int(warm_up * 1e9)
         if self.loader in ('shared', 'tsocket.torch'):
             self.start_daemon()
         if self.loader == 'producer':
             self.start_producer()
+            self.wait_for_daemon()
+        begin = time.monotonic_ns() + int(warm_up * 1e9)
         self.start_trainers(begin)
         sleep_until(begin / 1e9)
         cpu, machine_cpu, made = self.cpu_seconds(), machine_cpu_seconds(), self.made()

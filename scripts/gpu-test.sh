@@ -20,7 +20,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 programs="tsocketd tsocketctl bench/gpu examples/trainer_cuda
     tests/gpu/gpu_arena tests/gpu/gpu_copier tests/gpu/gpu_driver tests/gpu/gpu_questions tests/gpu/gpu_sharing
     tests/system/system_epoch_ends tests/system/system_gpu_convert tests/system/system_next_release
-    tests/system/system_shards tests/system/system_side_rings tests/system/system_tokens"
+    tests/system/system_holding tests/system/system_shards tests/system/system_side_rings tests/system/system_tokens"
 
 build_programs() {
     local build=$1 targets=() program
@@ -96,7 +96,7 @@ run_tests() {
     done
     run_test convert RIG_DEVICE=cuda system_gpu_convert
     [ -z "$quick" ] || return 0
-    for name in epoch_ends next_release shards side_rings tokens; do
+    for name in epoch_ends holding next_release shards side_rings tokens; do
         for share in vmm ipc; do
             run_test "ring_${name}_$share" RIG_DEVICE=cuda "RIG_SHARE=$share" "system_$name"
         done

@@ -179,6 +179,8 @@ struct tsocket_info {
     uint32_t batch_size;
     uint64_t epoch_samples; /* samples of an epoch in which all are good; 0: the producer does not know */
     uint64_t batches;       /* per epoch for this consumer, if all samples are good; 0: not known */
+    uint64_t first_batches; /* the same of its first epoch, from where it began in it: fewer than `batches`, behind a
+                               token or with TSOCKET_JOIN_NOW; one more, where the two parts of a catch-up make it so */
     uint64_t epoch;         /* stream epoch in which this consumer began */
     uint64_t position;      /* stream position of its first sample (expected, where it waits for an epoch) */
     uint64_t first;         /* that sample's place within the epoch: > 0 only with TSOCKET_JOIN_NOW */
@@ -266,12 +268,19 @@ TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_
 TSOCKET_API int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch);
 
 /*
- * The same behind the work that is queued on `stream` now: a CUstream or cudaStream_t of the device that the data is on
- * (NULL: its default stream). Use it where kernels or copies that read the batch may still run: the memory is not
- * reused before they have ended. Never waits: an event is recorded, and looked at in later calls of next, release and
- * flush (a next that waits looks every millisecond). Until it has passed the batch counts as held, but next waits for
- * it where release would have had to come first, and close waits for all of them. Where the data is in host memory, the
- * stream must be of the caller's current context.
+ * Gives the batch that next gave last back unread, as if it had not: next will give it again. For who looks ahead
+ * whether there is something, and of which epoch, without holding it: before a pause, or instead of one more epoch.
+ * TSOCKET_EINVAL: not the last one, or not held; it stays as it is. TSOCKET_EFORK.
+ */
+TSOCKET_API int tsocket_put_back(struct tsocket *ts, const struct tsocket_batch *batch);
+
+/*
+ * tsocket_release behind the work that is queued on `stream` now: a CUstream or cudaStream_t of the device that the
+ * data is on (NULL: its default stream). Use it where kernels or copies that read the batch may still run: the memory
+ * is not reused before they have ended. Never waits: an event is recorded, and looked at in later calls of next,
+ * release and flush (a next that waits looks every millisecond). Until it has passed the batch counts as held, but next
+ * waits for it where release would have had to come first, and close waits for all of them. Where the data is in host
+ * memory, the stream must be of the caller's current context.
  *
  * TSOCKET_OK: the batch must not be used any more. TSOCKET_EINVAL, TSOCKET_EFORK as above; TSOCKET_EDEVICE: the driver
  * refuses, and the batch is still held; TSOCKET_ENOTFOUND: there is no driver.

@@ -10,6 +10,7 @@ import sys
 from typing import Any, Callable, List, Optional
 
 from . import __version__
+from ._engine import Engine
 from .errors import Error
 from .producer import Producer
 
@@ -21,7 +22,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"tsocket {__version__}")
     serve = top.add_subparsers(dest="command", required=True).add_parser(
         "serve", help="serve a Python loader", description="Calls FUNCTION of SCRIPT.py (or of a module), without "
-        "arguments, and serves the batches of what it returns until all epochs have been read.")
+        "arguments, and serves the batches of what it returns until all epochs have been read; a Producer or MapProducer "
+        "as it is, whatever the options say.")
     serve.add_argument("loader", metavar="SCRIPT.py:FUNCTION")
     serve.add_argument("--name", default="main", help="of the daemon (default %(default)s)")
     serve.add_argument("--stream", default="train", help="of its stream (default %(default)s)")
@@ -69,8 +71,12 @@ def usage(message: str) -> None:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     options = parser().parse_args(arguments)
-    loader = function_of(options.loader)()
+    make = function_of(options.loader)
     try:
+        loader = make()
+        if isinstance(loader, Engine):
+            loader.serve()
+            return 0
         Producer(loader, options.name, stream=options.stream,
                  fields=options.fields.split(",") if options.fields else None, epochs=options.epochs or None,
                  epoch_samples=options.epoch_samples, max_batch=options.max_batch, ring=options.ring,

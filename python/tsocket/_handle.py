@@ -21,23 +21,43 @@ import weakref
 from typing import Deque, Dict, Optional, Tuple
 
 from . import _library
-from ._library import EAGAIN, ELAPPED, EREFUSED, OK
-from .errors import Forked, Invalid, Lost
+from ._library import EAGAIN, EFORK, ELAPPED, EREFUSED, OK
+from .errors import Error, Forked, Invalid, Lost
 
 _handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
 
 
 class Window:
-    """A batch of the library's that is held; released when nobody refers to it any more."""
+    """A batch of the library's that is held; released when nobody refers to it any more: at once where `stream` is None,
+    else behind the work of that stream (see _device.py)."""
 
-    __slots__ = ("batch", "handle", "__weakref__")
+    __slots__ = ("batch", "handle", "stream", "_fixed", "_reader", "_unread", "__weakref__")
 
-    def __init__(self, handle: "Handle", batch: _library.Batch) -> None:
+    def __init__(self, handle: "Handle", batch: _library.Batch, stream: Optional[int] = None, fixed: bool = False) -> None:
         self.batch = batch
         self.handle = handle
+        self.stream = stream
+        self._fixed = fixed  # the loader's owner has named it
+        self._reader: Optional[int] = None  # the stream that a reader has named
+        self._unread = False
+
+    def read_on(self, stream: int) -> None:
+        """Somebody reads this memory on that stream. Invalid: somebody does on another one."""
+        if self._fixed:
+            return
+        if self._reader not in (None, stream):
+            raise Invalid(f"this batch is read on stream {self._reader} already and now on {stream}, and can be released "
+                          "behind one of them only; let one wait for the other, and name that one: Loader(..., stream=...)")
+        self._reader = self.stream = stream
+
+    def put_back(self) -> None:
+        """Unread, by whoever is the only one that refers to it: next gives it again."""
+        self.handle.put_back(self.batch)
+        self._unread = True
 
     def __del__(self) -> None:
-        self.handle.give_back(self.batch)
+        if not self._unread:
+            self.handle.give_back(self.batch, self.stream)
 
 
 class Handle:
@@ -49,42 +69,53 @@ class Handle:
         _library.check(library.tsocket_open(name.encode(), batch_size, options, ctypes.byref(pointer)))
         self._next = library.tsocket_next
         self._release = library.tsocket_release
+        self._release_after = library.tsocket_release_after
         self._flush = library.tsocket_flush
         self._close = library.tsocket_close
         self._pointer = pointer
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._returned: Deque[_library.Batch] = collections.deque()  # given back, not released yet
+        self._returned: Deque[Tuple[_library.Batch, Optional[int]]] = collections.deque()  # given back, not released yet
         self._held = 0  # handed out, not released yet
         self.lost = 0  # batches that were written over while they were held
-        self._unsaid: Dict[int, Lost] = {}  # of these, by their ids, what nobody has been told
+        self._unsaid: Dict[int, Error] = {}  # by the ids of batches, what nobody has been told of their release
         self._closing = False
         self.info = _library.Info()
         _library.check(library.tsocket_describe(pointer, ctypes.byref(self.info)))
         _handles.add(self)
 
     def next(self, timeout_ms: int, batch: _library.Batch) -> int:
-        """tsocket_next. With OK the batch must be given back. Raises Lost, once for each batch that was."""
+        """tsocket_next. With OK the batch must be given back. Raises Lost, once for each batch that was, and what has gone
+        wrong with a release."""
         with self._lock:
-            self._check_open()
-            if self._returned:
-                self._release_returned()
-            if self._unsaid:
-                raise self._unsaid.pop(next(iter(self._unsaid)))
-            rc = self._next(self._pointer, timeout_ms, batch)
-            if rc == OK:
-                self._held += 1
+            rc = self._take(timeout_ms, batch)
         if self._returned:
             self._work_off()
         return rc
 
-    def give_back(self, batch: _library.Batch) -> None:
-        """Nobody reads the batch any more. Never waits."""
-        self._returned.append(batch)
+    def look(self, timeout_ms: int, batch: _library.Batch) -> int:
+        """The same, but the batch is only described: next gives it."""
+        with self._lock:
+            rc = self._take(timeout_ms, batch)
+            if rc == OK:
+                self._put_back(batch)
+        if self._returned:
+            self._work_off()
+        return rc
+
+    def put_back(self, batch: _library.Batch) -> None:
+        """tsocket_put_back."""
+        with self._lock:
+            self._check_open()
+            self._put_back(batch)
+
+    def give_back(self, batch: _library.Batch, stream: Optional[int]) -> None:
+        """Nobody reads the batch any more, but for what is queued on the stream. Never waits."""
+        self._returned.append((batch, stream))
         self._work_off()
 
-    def say_lost(self, number: int) -> None:
-        """Raises Lost where the batch of that id was, as far as is known, and nobody has been told."""
+    def say(self, number: int) -> None:
+        """Raises what came of the release of the batch of that id (Lost), as far as is known, if nobody has been told."""
         error = self._unsaid.pop(number, None)
         if error is not None:
             raise error
@@ -92,7 +123,7 @@ class Handle:
     @property
     def unsaid(self) -> int:
         """Batches that were lost without anybody having been told."""
-        return len(self._unsaid)
+        return sum(isinstance(error, Lost) for error in self._unsaid.values())
 
     @property
     def held(self) -> int:
@@ -153,6 +184,19 @@ class Handle:
             _library.check(rc)
         return text.value.decode()
 
+    def copy(self, batch: _library.Batch, field: int, memory: "ctypes.Array") -> None:
+        """tsocket_copy."""
+        with self._lock:
+            self._check_process()  # one that is closed stays as long as something is held
+            _library.check(self._library.tsocket_copy(self._pointer, batch, field, memory))
+
+    def convert_on(self, conversion: _library.Conversion, address: int, images: int, pixels: int, to: int,
+                   stream: int) -> None:
+        """tsocket_convert_on, of everything."""
+        with self._lock:
+            self._check_process()  # one that is closed stays as long as something is held
+            _library.check(self._library.tsocket_convert_on(self._pointer, conversion, None, address, images, pixels, to, stream))
+
     def close(self) -> None:
         """Closes now, or as soon as the last batch has been given back: until then its memory must stay as it is."""
         with self._lock:
@@ -166,21 +210,44 @@ class Handle:
 
     # --- with the lock held
 
-    def _check_open(self) -> None:
+    def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise Forked("this loader was opened before a fork and belongs to the parent process; open one in the "
                          "child (with workers that fork, open it in the worker)")
+
+    def _check_open(self) -> None:
+        self._check_process()
         if self._closing:
             raise Invalid("this loader is closed")
 
+    def _take(self, timeout_ms: int, batch: _library.Batch) -> int:
+        self._check_open()
+        if self._returned:
+            self._release_returned()
+        if self._unsaid:
+            raise self._unsaid.pop(next(iter(self._unsaid)))
+        rc = self._next(self._pointer, timeout_ms, batch)
+        if rc == OK:
+            self._held += 1
+        return rc
+
+    def _put_back(self, batch: _library.Batch) -> None:
+        _library.check(self._library.tsocket_put_back(self._pointer, batch))
+        self._held -= 1
+
     def _release_returned(self) -> None:
         while self._returned:
-            batch = self._returned.popleft()
-            rc = self._release(self._pointer, batch)  # EFORK: next says so as well
-            self._held -= 1
-            if rc == ELAPPED:
-                self.lost += 1
-                self._unsaid[batch.id] = Lost(str(_library.error_of(rc)))
+            self._release_one(*self._returned.popleft())
+
+    def _release_one(self, batch: _library.Batch, stream: Optional[int]) -> None:
+        """What the driver refuses stays held, in the library alone, until it is closed: work may still read it."""
+        rc = self._release(self._pointer, batch) if stream is None else self._release_after(self._pointer, batch, stream)
+        self._held -= 1
+        if rc == ELAPPED:
+            self.lost += 1
+            self._unsaid[batch.id] = Lost(str(_library.error_of(rc)))
+        elif rc not in (OK, EFORK):  # of a fork next says so as well
+            self._unsaid[batch.id] = _library.error_of(rc)
 
     def _close_if_over(self) -> None:
         if self._closing and self._held == 0 and self._pointer:

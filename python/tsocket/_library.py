@@ -41,12 +41,14 @@ ELAPPED = -4
 EHELD = -5
 EREFUSED = -7
 ENOTFOUND = -8
+EFORK = -10
 EINTR = -11
 
 LAST = {"keep": 0, "drop": 1, "pad": 2}
 JOIN = {"wait": 0, "now": 1, "catch-up": 2}
 ON_LAG = {"park": 0, "skip": 1, "detach": 2}
-ON_BAD_FAIL = 1
+ON_BAD = {"skip": 0, "fail": 1}
+MEMORY_HOST = 0
 
 
 class Dtype:
@@ -96,7 +98,7 @@ class Info(ctypes.Structure):
     _fields_ = [
         ("daemon", ctypes.c_char * (NAME_MAX + 1)), ("stream", ctypes.c_char * (NAME_MAX + 1)),
         ("n_fields", ctypes.c_uint32), ("fields", Field * FIELDS_MAX), ("batch_size", ctypes.c_uint32),
-        ("epoch_samples", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
+        ("epoch_samples", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("first_batches", ctypes.c_uint64), ("epoch", ctypes.c_uint64),
         ("position", ctypes.c_uint64), ("first", ctypes.c_uint64), ("capacity", ctypes.c_uint64),
         ("resident", ctypes.c_bool), ("catch_up", ctypes.c_bool), ("memory", ctypes.c_int), ("device", ctypes.c_int),
         ("device_uuid", ctypes.c_char * 48)]
@@ -187,6 +189,9 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_describe", integer, handle, out(Info))
     call("tsocket_next", integer, handle, integer, out(Batch))
     call("tsocket_release", integer, handle, out(Batch))
+    call("tsocket_put_back", integer, handle, out(Batch))
+    call("tsocket_release_after", integer, handle, out(Batch), handle)
+    call("tsocket_copy", integer, handle, out(Batch), ctypes.c_uint32, handle)
     call("tsocket_flush", integer, handle)
     call("tsocket_position", integer, handle, out(ctypes.c_uint64), out(ctypes.c_uint64))
     call("tsocket_ended_epoch", integer, handle, out(Epoch))
@@ -196,12 +201,16 @@ def _declare(library: ctypes.CDLL) -> None:
     call("tsocket_close", None, handle)
     call("tsocket_conversion_init", None, out(Conversion))
     call("tsocket_convert", integer, out(Conversion), handle, ctypes.c_uint64, ctypes.c_uint64, handle)
+    call("tsocket_convert_on", integer, handle, out(Conversion), handle, handle, ctypes.c_uint64, ctypes.c_uint64, handle,
+         handle)
     call("tsocket_producer_options_init", None, out(ProducerOptions))
     call("tsocket_stream_options_init", None, out(StreamOptions))
     call("tsocket_producer_open", integer, out(ProducerOptions), out(handle))
     call("tsocket_producer_add_stream", integer, handle, out(StreamOptions), out(ctypes.c_uint32))
     call("tsocket_producer_start", integer, handle)
     call("tsocket_producer_claim", integer, handle, integer, out(Claim))
+    call("tsocket_producer_commit", None, handle, out(Claim))
+    call("tsocket_producer_reject", None, handle, out(Claim), text, text)
     call("tsocket_producer_end_epoch", integer, handle, out(Claim))
     call("tsocket_producer_write", integer, handle, ctypes.c_uint32, integer, out(handle), ctypes.c_uint64,
          out(ctypes.c_uint64))

@@ -10,17 +10,19 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _library
-from ._array import Array
+from ._array import Array, HostArray
+from ._device import LEGACY_STREAM, NO_STREAM, DeviceArray, stream_number
 from ._handle import Handle, Window
-from .errors import Error, Gone, Held, Invalid, ResumeError, StreamEnd, Timeout
+from .errors import Error, Gone, Held, Invalid, Lost, ResumeError, StreamEnd, Timeout
 
 SLICE_MS = 100  # the longest wait in one piece: a signal that comes just before it is noticed after so long
 FOREVER_S = 1e9
 STATE_VERSION = 2
 
+FieldPlace = Tuple[int, _library.Dtype, Tuple[int, ...]]  # number, dtype, shape of a sample
 Shard = Union[None, str, Tuple[int, int]]
 State = Union[str, Mapping[str, Any]]
 
@@ -44,16 +46,18 @@ class EndedEpoch(NamedTuple):
 
 
 class Batch(Mapping):
-    """Samples of one epoch, field by field: batch["image"] is an Array, dict(batch) all of them.
+    """Samples of one epoch, field by field: batch["image"] is an Array, dict(batch) all of them: HostArrays, or
+    DeviceArrays where the loader reads in a GPU.
 
     It is released when the loader is asked for the next one, except what is kept of it: an array or tensor that was
     made of a field, or the batch itself by keep(). What is kept takes up room in the ring, and one of `hold`.
     """
 
-    __slots__ = ("epoch", "own_epoch", "first", "count", "valid", "skipped", "_fields", "_window", "_skip", "_kept")
+    __slots__ = ("epoch", "own_epoch", "first", "count", "valid", "skipped", "_fields", "_window", "_skip", "_kept",
+                 "_device")
 
-    def __init__(self, fields: Dict[str, Tuple[int, _library.Dtype, Tuple[int, ...]]], window: Window, skip: int,
-                 own_epoch: int) -> None:
+    def __init__(self, fields: Dict[str, FieldPlace], window: Window, skip: int, own_epoch: int,
+                 device: Optional[int] = None) -> None:
         batch = window.batch
         self.epoch: int = batch.epoch  # the stream's
         self.own_epoch: int = own_epoch  # of this trainer: 0 in its first
@@ -65,12 +69,15 @@ class Batch(Mapping):
         self._window: Optional[Window] = window
         self._skip = skip  # samples at its beginning that are none of ours
         self._kept = False
+        self._device = device  # the GPU's ordinal; None: host memory
 
     def __getitem__(self, name: str) -> Array:
         number, dtype, shape = self._fields[name]
         window = self._held()
         address = window.batch.data[number] + self._skip * math.prod(shape) * dtype.size
-        return Array(address, dtype, (self.count, *shape), window)
+        if self._device is None:
+            return HostArray(address, dtype, (self.count, *shape), window)
+        return DeviceArray(address, dtype, (self.count, *shape), window, self._device, number)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -97,14 +104,28 @@ class Batch(Mapping):
         self._kept = True
         return self
 
-    def release(self) -> None:
+    def release(self, stream: Any = None) -> None:
         """Gives the batch back now; what was made of its fields stays valid and keeps it for as long. Raises Lost where
-        it was written over before: what was read of it is worthless, and it will come again."""
+        it was written over before: what was read of it is worthless, and it will come again.
+
+        stream   a stream of the GPU (an int, one of torch's or CuPy's): the room is used again behind what is queued there
+                 now; -1: at once, for whoever has waited. None: the loader's, or the one that DLPack's consumer named. Raises
+                 Device where the driver refuses it; the batch then stays held until the loader is closed.
+        """
         window, self._window = self._window, None
         if window is not None:
+            if stream is not None:
+                number = stream_number(stream)
+                window.stream = None if number == NO_STREAM else number
             handle, number = window.handle, window.batch.id
             del window
-            handle.say_lost(number)
+            handle.say(number)
+
+    def _put_back(self) -> None:
+        """It has not been read, and comes again."""
+        window, self._window = self._window, None
+        assert window is not None
+        window.put_back()
 
     def _let_go(self) -> None:
         self._window = None
@@ -135,6 +156,10 @@ class Loader:
                      where it was when it comes back; "skip", also, and when it is more than max_lag samples behind the
                      newest it leaves samples out; "detach", Elapsed is raised
     resume           a state_dict(), or a token: goes on where that was taken
+    device           where the data is wanted: "host"; "cuda", "cuda:N", "cuda:GPU-UUID", on a GPU; None: on a GPU where the
+                     daemon has it on one. What it came to is `loader.device`
+    stream           the stream of that GPU on which batches are read, and behind whose work they are released: an int, or a
+                     stream of torch or CuPy; None: the one that DLPack's consumer names, or the default one
     consumer_name    what `tsocketctl status` shows; None: the script's name
 
     From here on the daemon and all other trainers wait for this one, so close it when it is no longer needed: close(),
@@ -146,7 +171,8 @@ class Loader:
                  join: str = "catch-up", shard: Shard = None, epochs: Optional[int] = None,
                  fields: Optional[Sequence[str]] = None, timeout: Optional[float] = None,
                  connect_timeout: Optional[float] = 0.0, reconnect: Optional[float] = 0.0, on_lag: str = "park",
-                 max_lag: int = 0, resume: Optional[State] = None, consumer_name: Optional[str] = None) -> None:
+                 max_lag: int = 0, resume: Optional[State] = None, device: Optional[str] = "host", stream: Any = None,
+                 consumer_name: Optional[str] = None) -> None:
         self.name = name
         self.batch_size = _positive("batch_size", batch_size)
         self.rank, self.world = resolve_shard(shard)
@@ -158,6 +184,8 @@ class Loader:
         self._options.reconnect_ms = -1 if reconnect is None else round(reconnect * 1000)
         self._options.on_lag = _choice("on_lag", on_lag, _library.ON_LAG)
         self._options.max_lag = max_lag
+        self._options.device = device.encode() if device is not None else None
+        self._stream = stream_number(stream) if stream is not None else None
         state = _state_of(resume) if resume is not None else {"token": None, "own_epoch": 0}
         self._begin(self._attach(state), state)
         if "sample" in state:
@@ -175,14 +203,13 @@ class Loader:
     def _begin(self, handle: Handle, state: Mapping[str, Any]) -> None:
         self._handle = handle
         self._by_name = _fields_of(handle.info)
+        self._device: Optional[int] = handle.info.device if handle.info.memory != _library.MEMORY_HOST else None
         self._epoch_samples: int = handle.info.epoch_samples
         epoch, first = handle.position()
         self._first_place = self._place = (epoch, first - self.rank * self.batch_size)  # of the next batch
         self._first_own_epoch: int = state["own_epoch"]  # the number that the first epoch has for this trainer
         self._over = self._epochs is not None and state["own_epoch"] >= self._epochs
         self._target: Optional[Dict[str, Any]] = None  # a place that is to be reached, and is not yet
-        self._peeked: Optional[Batch] = None
-        self._before_peek: Dict[str, Any] = {}  # the state then
         self._local = threading.local()
 
     # --- what is there
@@ -200,11 +227,19 @@ class Loader:
         return self._epoch_samples
 
     def __len__(self) -> int:
-        """Batches of the epoch that is read or comes next, if all its samples are good; TypeError where the producer
-        does not know."""
-        epoch, first = self._first_place
-        partial = self._place[0] == epoch and not self._handle.info.catch_up
-        samples = self.samples - (first if partial else 0)
+        """Batches of the epoch that is read or comes next, if all its samples are good: of one that begins in its middle,
+        those that this loader gets of it. TypeError where the producer does not know."""
+        stride, epoch = self.batch_size * self.world, self._place[0]
+        if self._target is not None:  # what lies before it is received, but not handed out
+            epoch, sample = self._target["epoch"], self._target["sample"]
+            begin = self._first_place[1] if epoch == self._first_place[0] else 0
+            return max(0, self._batches_in(self.samples - begin) - (sample - begin) // stride)
+        if epoch == self._first_place[0]:
+            self.samples  # or a TypeError
+            return self._handle.info.first_batches
+        return self._batches_in(self.samples)
+
+    def _batches_in(self, samples: int) -> int:
         stride = self.batch_size * self.world
         return samples // stride if self._last == "drop" else -(-samples // stride)
 
@@ -221,6 +256,11 @@ class Loader:
             return None
         return EndedEpoch(ended.epoch, ended.own_epoch + self._first_own_epoch, ended.samples, ended.received,
                           ended.skipped)
+
+    @property
+    def device(self) -> str:
+        """Where the batches are: "host", or "cuda:N" with the GPU's ordinal in this process."""
+        return "host" if self._device is None else f"cuda:{self._device}"
 
     @property
     def resident(self) -> bool:
@@ -246,20 +286,29 @@ class Loader:
         """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
         """
         while True:
-            before = self.state_dict()
             try:
-                batch = self._next_batch()
+                own_epoch = self._look()
             except StreamEnd:
                 return
-            if batch is not None:  # None: an epoch that a resumed run had finished already
-                self._peeked, self._before_peek = batch, before
-                yield batch.own_epoch
+            if own_epoch is not None:  # None: an epoch that a resumed run had finished already
+                yield own_epoch
+
+    def _look(self) -> Optional[int]:
+        """This trainer's number of the epoch whose batch comes next, which is not taken; None at an epoch's end."""
+        self._pass_current()
+        if self._target is None:
+            raw = self._wait_for(self._handle.look)
+            return raw.own_epoch + self._first_own_epoch if raw is not None else None
+        before = (self._place, self._target)
+        batch = self._go_to_target()
+        if batch is None:
+            return None
+        batch._put_back()
+        self._place, self._target = before
+        return batch.own_epoch
 
     def _next_batch(self) -> Optional[Batch]:
         """The next batch; None at the epoch's end."""
-        peeked, self._peeked = self._peeked, None
-        if peeked is not None:
-            return peeked
         self._pass_current()
         if self._target is not None:
             batch = self._go_to_target()
@@ -279,14 +328,19 @@ class Loader:
     def _batch(self, window: Window, skip: int) -> Batch:
         raw = window.batch
         self._place = (raw.epoch, self._end_of(raw))
-        return Batch(self._by_name, window, skip, raw.own_epoch + self._first_own_epoch)
+        return Batch(self._by_name, window, skip, raw.own_epoch + self._first_own_epoch, self._device)
 
     def _end_of(self, raw: _library.Batch) -> int:
         """Where the group of ranks goes on after the round that this batch belongs to."""
         return raw.first + (self.world - self.rank) * self.batch_size
 
     def _receive(self) -> Optional[Window]:
-        """The next window of the library's; None at an epoch's end. Signals are handled while it waits."""
+        """The next window of the library's; None at an epoch's end."""
+        raw = self._wait_for(self._handle.next)
+        return self._window(raw) if raw is not None else None
+
+    def _wait_for(self, take: Callable[[int, _library.Batch], int]) -> Optional[_library.Batch]:
+        """The next batch by Handle.next or look; None at an epoch's end. Signals are handled while it waits."""
         if self._over:
             raise StreamEnd(f"{self.name}: {self._epochs} epochs had been read when the state was taken")
         deadline = time.monotonic() + (FOREVER_S if self._timeout is None else self._timeout)
@@ -294,9 +348,9 @@ class Loader:
         collected = False
         timeout_ms = 0  # first without the clock: most of the time it is there
         while True:
-            rc = self._handle.next(timeout_ms, raw)
+            rc = take(timeout_ms, raw)
             if rc == _library.OK:
-                return Window(self._handle, raw)
+                return raw
             if rc == _library.EPOCH_END:
                 self._place = (self._place[0] + 1, 0)
                 return None
@@ -310,7 +364,15 @@ class Loader:
                 raise Timeout(f"{self.name}: no batch came within {self._timeout:g} s")
             timeout_ms = min(SLICE_MS, math.ceil(left_ms))
 
+    def _window(self, raw: _library.Batch) -> Window:
+        if self._stream is not None:
+            return Window(self._handle, raw, self._stream if self._stream != NO_STREAM else None, fixed=True)
+        return Window(self._handle, raw, LEGACY_STREAM if self._device is not None else None)
+
     def _failure(self, rc: int) -> Error:
+        if rc == _library.ELAPPED and self._options.on_lag != _library.ON_LAG["detach"]:
+            self._handle.lost += 1  # before the work that was queued with it had been done
+            return Lost(str(_library.error_of(rc)))
         if rc != _library.EHELD:
             return _library.error_of(rc)
         return Held(f"{self.name}: {self.held} batches are held, by arrays or tensors that were made of them or by keep(), "
@@ -321,12 +383,15 @@ class Loader:
 
     def pause(self) -> None:
         """For a time without batches, such as a validation: the others do not wait for this loader until it asks for the
-        next one, and then it goes on exactly where it was. Releases the current batch; Held: others are kept, or the
-        epoch that epochs() has just begun waits with its first. Refused: the stream has no side ring."""
+        next one, and then it goes on exactly where it was. Releases the current batch; Held: others are kept. Refused: the
+        stream has no side ring."""
         self._pass_current()
         rc = self._handle.pause()
         if rc == _library.EHELD:
             gc.collect()  # what is held by dead cycles alone is not held
+            rc = self._handle.pause()
+        while rc == _library.EHELD and self._handle.held == 0:  # but by work on a stream
+            time.sleep(0.001)
             rc = self._handle.pause()
         _library.check(rc)
 
@@ -351,8 +416,6 @@ class Loader:
         `batch`, which is not released yet, where batches are fetched ahead of what is trained on."""
         if batch is None and self._target is not None:
             return dict(self._target)
-        if batch is None and self._peeked is not None:
-            return dict(self._before_peek)
         raw = batch._held().batch if batch is not None else None
         epoch, sample = (raw.epoch, self._end_of(raw)) if raw is not None else self._place
         token = self._handle.token(raw)
@@ -385,7 +448,7 @@ class Loader:
 
     def _leave_out(self, state: Mapping[str, Any]) -> None:
         """Has everything before that place received and left unread."""
-        if self._place != self._first_place or self._peeked is not None:
+        if self._place != self._first_place:
             raise ResumeError("load_state_dict comes too late: the loader has handed out batches already")
         place = (int(state["epoch"]), int(state["sample"]))
         if place < self._place:
@@ -428,10 +491,9 @@ class Loader:
         self._handle.flush()
 
     def _let_go(self) -> None:
-        for batch in (self._peeked, getattr(self._local, "batch", None)):
-            if batch is not None:
-                batch._let_go()
-        self._peeked = None
+        batch = getattr(self._local, "batch", None)
+        if batch is not None:
+            batch._let_go()
         self._local = threading.local()
 
     def close(self) -> None:
@@ -512,7 +574,6 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
              fields: Optional[Sequence[str]], consumer_name: Optional[str]) -> _library.Options:
     options = _library.Options()
     _library.load().tsocket_options_init(options)
-    options.device = b"host"  # an Array is memory that this process can read
     options.hold = _positive("hold", hold)
     options.last = _choice("last", last, _library.LAST)
     options.join = _choice("join", join, _library.JOIN)
@@ -522,7 +583,6 @@ def _options(hold: int, last: str, join: str, shard: Tuple[int, int], epochs: Op
         raise Invalid(f"fields is the string {fields!r}; it must be a list of names")
     options.fields = ",".join(fields).encode() if fields is not None else None
     options.consumer_name = (consumer_name or os.path.basename(sys.argv[0]) or "python").encode()
-    options.device = b"host"  # what NumPy and buffers of the interpreter can reach
     return options
 
 
@@ -541,7 +601,7 @@ def _connect(name: str, batch_size: int, options: _library.Options, timeout: Opt
                 raise
 
 
-def _fields_of(info: _library.Info) -> Dict[str, Tuple[int, _library.Dtype, Tuple[int, ...]]]:
+def _fields_of(info: _library.Info) -> Dict[str, FieldPlace]:
     found = {}
     for number in range(info.n_fields):
         field = info.fields[number]

@@ -18,7 +18,8 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping,
 import torch
 
 from . import _library, loader
-from ._array import Array
+from ._array import Array, HostArray
+from ._device import DeviceArray, stream_number
 from ._pool import Pool
 from .errors import Invalid, Lost
 
@@ -30,7 +31,7 @@ Targets = Union[None, Callable[[torch.Tensor], Any], Sequence[Any], torch.Tensor
 _FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
-def view(array: Array) -> torch.Tensor:
+def view(array: HostArray) -> torch.Tensor:
     """A tensor of the ring's own memory, which it keeps. Read it only: a write ends the process.
 
     Not by way of DLPack, so that it needs no numpy.
@@ -54,7 +55,8 @@ class Loader:
     dtype          torch.float32 (default), float16, bfloat16 or uint8
     mean, std      one number per channel, or one for all; default 0 and 1
     channels_last  the same shape and numbers, in torch.channels_last memory
-    device         where the tensors are wanted; default: the CPU
+    device         where the tensors are wanted; default: the CPU. Where the daemon has its ring on that GPU, they are made
+                   from there, on the current stream, behind which the batch is released; else they are copied there
     targets        what to give beside the pictures instead of `label`: a function of the tensor of indices, or a
                    sequence or tensor that is looked up by index
     fields         what a tuple holds; default: image and label where the stream has them, else all but `index`
@@ -79,6 +81,7 @@ class Loader:
         self._targets = targets
         self._zero_copy = zero_copy
         self._pools: Dict[int, Pool] = {}
+        options.setdefault("device", str(self._device) if self._device.type == "cuda" else "host")
         self.loader = loader.Loader(name, batch_size, **options)
         try:
             self._names = self._choose(fields)
@@ -148,7 +151,7 @@ class Loader:
         for batch in self.loader:
             tensors = [self._tensor(name, batch[name]) for name in self._names]
             if self._targets is not None:
-                tensors.append(self._targets_of(view(batch["index"]).clone()))
+                tensors.append(self._targets_of(view(batch["index"].to_host()).clone()))
             try:
                 batch.release()
             except Lost:  # while it was copied: the copy is thrown away, and the batch comes again
@@ -184,6 +187,9 @@ class Loader:
     # --- making tensors
 
     def _tensor(self, name: str, array: Array) -> torch.Tensor:
+        if isinstance(array, DeviceArray):
+            return self._tensor_of_device(name, array)
+        assert isinstance(array, HostArray)
         if self._zero_copy:
             return view(array).to(self._device)
         if name not in self._conversions:
@@ -195,7 +201,34 @@ class Loader:
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.clone() if self._device.type == "cpu" else tensor.to(self._device)
 
-    def _convert_here(self, conversion: Optional[_library.Conversion], array: Array) -> torch.Tensor:
+    # --- from a ring in the GPU's memory
+
+    def _tensor_of_device(self, name: str, array: DeviceArray) -> torch.Tensor:
+        conversion = self._conversions.get(name)
+        if conversion is not None and not self._zero_copy:
+            return self._convert_in_place(conversion, array)
+        tensor = torch.from_dlpack(array)
+        if self._zero_copy:
+            return tensor
+        return tensor.permute(0, 3, 1, 2).clone(memory_format=self._layout()) if name in self._conversions \
+            else tensor.clone()
+
+    def _convert_in_place(self, conversion: _library.Conversion, array: DeviceArray) -> torch.Tensor:
+        """Converted by the library, on the current stream."""
+        count, height, width, channels = array.shape
+        result = self._empty_there(count, channels, height, width)
+        array.convert(conversion, result.data_ptr(), stream_number(self._current_stream()))
+        return result
+
+    def _empty_there(self, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=self._dtype, device=self._device, memory_format=self._layout())
+
+    def _current_stream(self) -> Any:
+        return torch.cuda.current_stream(self._device)
+
+    # --- from a ring in host memory
+
+    def _convert_here(self, conversion: Optional[_library.Conversion], array: HostArray) -> torch.Tensor:
         count, height, width, channels = array.shape
         result = self._result(count, height, width, channels)
         if conversion is None:
@@ -216,7 +249,7 @@ class Loader:
 
     def _convert_there(self, conversion: Optional[_library.Conversion], bytes_there: torch.Tensor) -> torch.Tensor:
         """On another device: the bytes, a quarter of the numbers, have been copied there, and are converted there."""
-        layout = torch.channels_last if self._channels_last else torch.contiguous_format
+        layout = self._layout()
         pictures = bytes_there.permute(0, 3, 1, 2)
         if conversion is None:
             return pictures.contiguous(memory_format=layout)
@@ -224,6 +257,9 @@ class Loader:
         mean = torch.tensor(conversion.mean[:channels], device=self._device).view(-1, 1, 1)
         std = torch.tensor(conversion.std[:channels], device=self._device).view(-1, 1, 1)
         return pictures.to(torch.float32).div_(255).sub_(mean).div_(std).to(self._dtype).contiguous(memory_format=layout)
+
+    def _layout(self) -> torch.memory_format:
+        return torch.channels_last if self._channels_last else torch.contiguous_format
 
     def _targets_of(self, index: torch.Tensor) -> Any:
         targets = self._targets

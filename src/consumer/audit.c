@@ -264,8 +264,10 @@ static void hear_left(struct tsc_audit *audit, const struct tsi_record *record)
     struct tsc_reading *reading = reading_of(audit, record->consumer);
     bool known = record->detail >= TSI_RECORD_HOW_LEFT && record->detail <= TSI_RECORD_HOW_EVICTED;
 
-    if (reading != NULL)
-        end_reading(audit, reading, known ? states[record->detail] : "gone");
+    if (reading == NULL)
+        return;
+    reading->left = record->detail == TSI_RECORD_HOW_LEFT;
+    end_reading(audit, reading, known ? states[record->detail] : "gone");
 }
 
 /* ---- runs ---- */

@@ -343,6 +343,11 @@ static void skip(struct tsocket *ts, uint64_t ready, uint64_t end)
     ts->skipped_now += samples;
 }
 
+static bool is_there(const struct tsocket *ts, const struct tsc_walk *target)
+{
+    return target->epoch == ts->walk.epoch && target->until == ts->walk.until && target->round == ts->walk.round;
+}
+
 /*
  * Windows that were lost are given again before anything else. The daemon hears where that begins and where it ends,
  * also if the way goes straight on: what is released between is no progress.
@@ -354,13 +359,11 @@ static void steer(struct tsocket *ts)
 
     if (!detour && !ts->detour)
         return;
-    if (detour != ts->detour || target->epoch != ts->walk.epoch || target->until != ts->walk.until ||
-        target->round != ts->walk.round) {
-        if (!ts->detour)
-            ts->ahead = ts->walk;
+    if (!ts->detour)
+        ts->ahead = ts->walk;
+    if (!is_there(ts, target) || (!detour && tsc_handle_send(ts, TSI_AHEAD, 0, 0) != TSOCKET_OK))
         tsc_move_to(ts, target);
-        ts->detour = detour;
-    }
+    ts->detour = detour;
 }
 
 /* One look. TSOCKET_EAGAIN: not ready. */

@@ -5,13 +5,11 @@
 #include <stdlib.h>
 
 static const char *const words[] = {
-    [TSC_MISSING] = "missing",     [TSC_TWICE] = "twice",
-    [TSC_SKIPPED] = "skipped",     [TSC_BEYOND] = "beyond",
-    [TSC_NO_LENGTH] = "no_length", [TSC_TWO_LENGTHS] = "two_lengths",
-    [TSC_SCATTERED] = "scattered", [TSC_NO_RANK] = "no_rank",
-    [TSC_LOST] = "lost",           [TSC_DAMAGED] = "damaged",
-    [TSC_STRAY] = "stray",         [TSC_PARTIAL] = "partial",
-    [TSC_MIDDLE] = "middle",       [TSC_RANK_BEHIND] = "rank_behind",
+    [TSC_MISSING] = "missing",     [TSC_TWICE] = "twice",         [TSC_SKIPPED] = "skipped",
+    [TSC_BEYOND] = "beyond",       [TSC_NO_LENGTH] = "no_length", [TSC_TWO_LENGTHS] = "two_lengths",
+    [TSC_SCATTERED] = "scattered", [TSC_NO_RANK] = "no_rank",     [TSC_LOST] = "lost",
+    [TSC_DAMAGED] = "damaged",     [TSC_STRAY] = "stray",         [TSC_PARTIAL] = "partial",
+    [TSC_MIDDLE] = "middle",       [TSC_OWED] = "owed",           [TSC_RANK_BEHIND] = "rank_behind",
     [TSC_CRASHED] = "crashed",     [TSC_TORN] = "torn",
 };
 
@@ -93,6 +91,10 @@ void tsc_finding_text(const struct tsc_finding *finding, char *out, size_t len)
     case TSC_MIDDLE:
         snprintf(out, len, "epoch %llu: it ended in the middle; it had released what comes before sample %llu", epoch,
                  from);
+        break;
+    case TSC_OWED:
+        snprintf(out, len, "epoch %llu: it died before it got samples %llu to %llu again, which it had lost", epoch,
+                 from, to);
         break;
     case TSC_RANK_BEHIND:
         snprintf(out, len, "epoch %llu: rank %llu of %llu did not come to its end; other ranks completed it", epoch,

@@ -27,6 +27,7 @@ enum tsc_what {
     TSC_NOTES,
     TSC_PARTIAL = TSC_NOTES, /* it joined in the middle, at `from`, as it wanted */
     TSC_MIDDLE,              /* it ended in the middle of an epoch, at `from` */
+    TSC_OWED,                /* it died before [from, to), which it had lost, came again */
     TSC_RANK_BEHIND,         /* rank `from` of `to` has not come to the end of an epoch that other ranks completed */
     TSC_CRASHED,             /* run `from` did not end in order */
     TSC_TORN,                /* `from` bytes of a torn record are at the file's end */

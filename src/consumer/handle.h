@@ -41,6 +41,7 @@ struct tsocket {
     uint64_t epochs; /* 0: no limit */
     enum tsocket_last last;
     int reconnect_ms;
+    uint64_t first_batches; /* see tsocket_info */
     uint32_t n_fields;
     uint32_t fields[TSOCKET_FIELDS_MAX]; /* batch.data[i] is field fields[i] of the layout */
     enum tsi_arena_kind kind;            /* of the memory */

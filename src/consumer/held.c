@@ -53,6 +53,14 @@ void tsc_held_release(struct tsc_held *held, uint64_t id)
         held->oldest++;
 }
 
+void tsc_held_retract(struct tsc_held *held, uint64_t id)
+{
+    assert(id + 1 == held->next && !at(held, id)->held);
+    held->next = id;
+    if (held->oldest > id)
+        held->oldest = id;
+}
+
 void tsc_held_set_pending(struct tsc_held *held, uint64_t id)
 {
     assert(tsc_held_find(held, id) != NULL && !at(held, id)->pending);

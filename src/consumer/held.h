@@ -62,6 +62,9 @@ const struct tsc_window *tsc_held_find(const struct tsc_held *held, uint64_t id)
 
 void tsc_held_release(struct tsc_held *held, uint64_t id); /* only one that find finds */
 
+/* Only the newest one, when it has been released: it takes no room in the span any more, and its id comes again. */
+void tsc_held_retract(struct tsc_held *held, uint64_t id);
+
 void tsc_held_set_pending(struct tsc_held *held, uint64_t id); /* likewise */
 
 /* The oldest pending one. False: there is none. */

@@ -207,6 +207,17 @@ static void begin_walk(struct tsocket *ts)
     ts->walk.from = token.from;
 }
 
+/* Of the epoch in which it began, all laps of it; without knowing the epoch's length none. */
+static uint64_t count_first(const struct tsocket *ts)
+{
+    const struct tsc_walk *walk = &ts->walk;
+    uint64_t samples = ts->welcome.epoch_samples;
+    uint64_t end = walk->until > 0 && walk->until < samples ? walk->until : samples;
+
+    return tsc_handle_windows(ts, end > walk->begin ? end - walk->begin : 0) +
+           tsc_handle_windows(ts, samples > 0 ? walk->wrap : 0);
+}
+
 static int reserve_lost(struct tsocket *ts)
 {
     ts->lost = calloc(ts->held.hold, sizeof(*ts->lost));
@@ -244,6 +255,7 @@ static int settle(struct tsocket *ts, const struct tsocket_options *options, uin
     ts->reconnect_ms = options->reconnect_ms;
     ts->max_lag = ts->hello.max_lag;
     begin_walk(ts);
+    ts->first_batches = count_first(ts);
     if (ts->last == TSOCKET_LAST_DROP && welcome->epoch_samples > 0 && welcome->epoch_samples < batch_size)
         tsi_log('W',
                 "%s/%s: an epoch has %" PRIu64 " samples, fewer than a batch of %u: with last = drop there is none",
@@ -440,6 +452,7 @@ int tsocket_describe(const struct tsocket *ts, struct tsocket_info *info_out)
     for (uint32_t i = 0; i < ts->n_fields; i++)
         info_out->fields[i] = ts->welcome.layout.fields[ts->fields[i]];
     info_out->batches = tsc_handle_windows(ts, welcome->epoch_samples);
+    info_out->first_batches = ts->first_batches;
     return TSOCKET_OK;
 }
 

@@ -446,13 +446,24 @@ void tsc_reading_again(struct tsc_reading *reading, const struct tsc_debt *windo
         find(reading, findings, TSC_TWICE, window->epoch, window->from, window->to);
 }
 
+static bool is_first_of_epoch(const struct tsc_debts *owed, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (owed->items[k].epoch == owed->items[i].epoch)
+            return false;
+    }
+    return true;
+}
+
 void tsc_reading_settle(const struct tsc_reading *reading, struct tsc_findings *findings)
 {
     for (size_t i = 0; i < reading->owed.n; i++) {
         const struct tsc_debt *window = &reading->owed.items[i];
 
-        if (window->epoch < tsc_reading_epoch(reading))
-            find(reading, findings, TSC_MISSING, window->epoch, window->from, window->to);
+        if (window->epoch >= tsc_reading_epoch(reading))
+            continue;
+        find(reading, findings, reading->left ? TSC_MISSING : TSC_OWED, window->epoch, window->from, window->to);
+        reading->who->epochs -= is_first_of_epoch(&reading->owed, i) && reading->who->epochs > 0;
     }
 }
 

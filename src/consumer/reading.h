@@ -8,8 +8,7 @@
  *                  |
  *     at an epoch's end: passed must be the whole epoch
  *
- *     owed, again: windows that it held and lost are no matter of this walk; all that is owed must be settled in the
- * end
+ *     owed, again: windows that it held and lost stand beside this walk; each must have come again in the end
  *
  * Releases are cumulative, so they come in the order of the stretches. A sample is passed by being released, by being
  * skipped (which is a finding), or before this attachment, where it came with a token.
@@ -101,6 +100,7 @@ struct tsc_reading {
     bool placed;
     bool carried; /* it goes on in an epoch that the attachment before had begun */
     bool ended;
+    bool left;      /* it ended by itself, in order */
     bool continued; /* another attachment went on from here */
     bool vouched;   /* what no stretch of this epoch names it had before: its token says so, and no record tells more */
     bool stands;    /* it was placed at `stand`, in an epoch of which it had had all: it is not to release any of it */
@@ -125,7 +125,7 @@ void tsc_reading_skipped(struct tsc_reading *reading, uint64_t epoch, uint64_t f
 void tsc_reading_owed(struct tsc_reading *reading, const struct tsc_debt *window, struct tsc_findings *findings);
 void tsc_reading_again(struct tsc_reading *reading, const struct tsc_debt *window, struct tsc_findings *findings);
 
-/* Nothing more is said of it, and nobody went on from here: what it is still owed of epochs behind it is missing. */
+/* Nothing more is said of it, and nobody went on from here: epochs of which it is still owed some are not complete. */
 void tsc_reading_settle(const struct tsc_reading *reading, struct tsc_findings *findings);
 
 /* It goes on, at that place, where `before` had ended: before the first place. */

@@ -4,6 +4,8 @@
  *
  *     held --release--> given back
  *       |
+ *       +--put_back: as if next had not given it
+ *       |
  *       +--release_after: an event on the caller's stream--> pending --the event has passed, seen at the next call-->
  * given back
  */
@@ -18,10 +20,9 @@
 
 /* --- one window */
 
-/* Its data must not have changed while it was held; TSOCKET_ELAPPED, and it will be given again. */
-static int give_back(struct tsocket *ts, uint64_t id)
+/* What is done with every window that is not held any more. False: it has been written over meanwhile. */
+static bool let_go(struct tsocket *ts, const struct tsc_window *window, uint64_t id)
 {
-    const struct tsc_window *window = tsc_held_find(&ts->held, id); /* its place stays as it is until the next one */
     bool whole = window->private || tsi_control_still_holds(window->ring->control, window->position);
 
     if (whole)
@@ -31,6 +32,15 @@ static int give_back(struct tsocket *ts, uint64_t id)
     if (window->ring != ts->ring)
         tsc_move_leave_unused(ts);
     tsc_move_unmap_unused(ts);
+    return whole;
+}
+
+/* Its data must not have changed while it was held; TSOCKET_ELAPPED, and it will be given again. */
+static int give_back(struct tsocket *ts, uint64_t id)
+{
+    const struct tsc_window *window = tsc_held_find(&ts->held, id); /* its place stays as it is until the next one */
+    bool whole = let_go(ts, window, id);
+
     if (whole && window->again)
         tsc_move_note_again(ts, window);
     if (whole)
@@ -65,6 +75,40 @@ int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch)
         return rc;
     tsc_release_progress(ts);
     return give_back(ts, batch->id);
+}
+
+/* --- unread */
+
+/* Nothing has happened since next gave it, so that this consumer can simply stand where it stood before. */
+static bool is_newest(const struct tsocket *ts, const struct tsc_window *window, uint64_t id)
+{
+    return id + 1 == ts->held.next && window->ring == ts->ring && ts->placed && !ts->asked_place &&
+           window->again == ts->detour && window->walk.own_epoch == ts->walk.own_epoch &&
+           window->walk.until == ts->walk.until;
+}
+
+int tsocket_put_back(struct tsocket *ts, const struct tsocket_batch *batch)
+{
+    const struct tsc_window *window;
+    int rc = find(ts, batch, "tsocket_put_back");
+
+    if (rc != TSOCKET_OK)
+        return rc;
+    window = tsc_held_find(&ts->held, batch->id);
+    if (!is_newest(ts, window, batch->id))
+        return tsi_fail(TSOCKET_EINVAL, "tsocket_put_back: batch %" PRIu64 " is not the last one that next gave",
+                        batch->id);
+    ts->walk = window->walk;
+    ts->skipped_now = batch->skipped;
+    if (window->again) {
+        tsc_move_note_lost(ts, window);
+    } else {
+        ts->received -= window->valid;
+        ts->received_all -= window->valid;
+    }
+    let_go(ts, window, batch->id);
+    tsc_held_retract(&ts->held, batch->id);
+    return TSOCKET_OK;
 }
 
 /* --- behind work of a GPU */

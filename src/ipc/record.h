@@ -13,8 +13,9 @@
  * PLACE and RELEASED tell of a consumer's own way through the stream, on which what it has released is behind it. On
  * the way back to what it has lost, and from there, it says neither: OWED and AGAIN are all that there is to tell.
  *
- *     bytes 0: kind, 1: detail, 2..3: stream, 4..7: CRC-32 of the rest, 8..15: consumer, 16..23: a, 24..31: b, 32..39:
- * c TEXT: 1: enum tsi_record_of, 2..3: bytes that are used of 8..39, which are the piece
+ *     bytes 0: kind, 1: detail, 2..3: stream, 4..7: CRC-32 of the rest, 8..15: consumer, 16..23: a, 24..31: b,
+ *           32..39: c
+ *     TEXT: 1: enum tsi_record_of, 2..3: bytes that are used of 8..39, which are the piece
  *
  * Pure functions. Nothing that unpack accepts is trusted by it: numbers are the reader's to check.
  */

@@ -10,7 +10,8 @@
  *        |--- RELEASE {position, received} ----------->|
  *        |--- PLACE {epoch, index, removed} ---------->|      cold: a consumer that was summoned (see control.h)
  *        |<-- MOVE {ring, capacity, arena} ------------|      says where it stands and is told where to read on;
- *        |--- LEFT {ring} ---------------------------->|      hot: it holds nothing of its side ring any more
+ *        |--- LEFT {ring}, AHEAD --------------------->|      hot: it holds nothing of its side ring any more; see
+ * below
  *        |=== LOST, AGAIN {epoch, index, n} ==========>|      hot, over the lifeline: what it held was written over,
  * and has been given again
  *
@@ -46,6 +47,8 @@ enum tsi_kind {
                      stream positions count on: each pass since WELCOME adds its length */
     TSI_SKIPPED,  /* a: position, b: so many samples from there I leave out, because I lag */
     TSI_LEFT,     /* of the side ring `ring` I hold nothing any more */
+    TSI_AHEAD, /* all that I lost has been given again, and I read on from there: what I release is progress once more
+                */
 
     /* over the lifeline, which brings them before the end of the consumer; they are about no ring, */
     TSI_LOST,  /* but about `ring` samples: a: epoch, b: index: they were written over while I held them */

@@ -36,12 +36,13 @@ bool tsp_side_find(const struct tsp_stream *stream, const struct tsi_place *plac
     return find(stream, place, position_out);
 }
 
+/* As far as the ring knows: of what a side ring had before it was begun anew, it does not. */
 static struct tsi_place place_of(const struct tsp_consumer *consumer)
 {
-    uint64_t epoch = tsp_stream_epoch_of(consumer->ring, consumer->released);
+    uint64_t position = MAX(consumer->released, consumer->ring->begun);
+    uint64_t epoch = tsp_stream_epoch_of(consumer->ring, position);
 
-    return (struct tsi_place){.epoch = epoch,
-                              .index = consumer->released - tsp_stream_epoch(consumer->ring, epoch).start};
+    return (struct tsi_place){.epoch = epoch, .index = position - tsp_stream_epoch(consumer->ring, epoch).start};
 }
 
 /* The epoch behind the one that is being made: waiting for that needs no side ring. */

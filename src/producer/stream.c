@@ -274,8 +274,9 @@ void tsp_stream_describe_place(const struct tsp_stream *stream, const struct tsp
         welcome->position = filler->len == TSI_LEN_OPEN ? filler->head : filler->start + filler->len;
         welcome->first = 0;
     } else {
-        welcome->epoch = tsp_stream_epoch_of(consumer->ring, consumer->released);
-        welcome->first = consumer->released - tsp_stream_epoch(consumer->ring, welcome->epoch).start;
+        position = MAX(consumer->released, consumer->ring->begun);
+        welcome->epoch = tsp_stream_epoch_of(consumer->ring, position);
+        welcome->first = position - tsp_stream_epoch(consumer->ring, welcome->epoch).start;
         welcome->position = consumer->ring == stream ? consumer->released : welcome->first;
     }
 }

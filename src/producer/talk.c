@@ -421,7 +421,7 @@ static void record_released(const struct tsp_consumer *consumer)
 
     if (consumer->stream->options.resident)
         record_passed(consumer);
-    else if (!consumer->again)
+    else if (!consumer->again && consumer->released >= ring->begun) /* else it is of what a side ring had before */
         tsp_ledger_released(ring->ledger, consumer->id, epoch,
                             consumer->released - tsp_stream_epoch(ring, epoch).start);
 }
@@ -460,7 +460,7 @@ static bool is_current(const struct tsp_consumer *consumer, const struct tsi_hot
 void tsp_talk_last_words(struct tsp_consumer *consumer, const struct tsi_hot *hot)
 {
     count_received(consumer, hot->b);
-    if (is_current(consumer, hot) && consumer->state == TSP_READING && hot->a > consumer->released &&
+    if (is_current(consumer, hot) && consumer->state == TSP_READING && hot->a >= consumer->released &&
         hot->a <= furthest(consumer)) {
         consumer->released = hot->a;
         record_released(consumer);
@@ -475,6 +475,14 @@ static void hear_skipped(struct tsp_consumer *consumer, const struct tsi_hot *ho
     consumer->skipped += hot->b;
     if (hot->a >= start)
         tsp_ledger_skipped(consumer->ring->ledger, consumer->id, epoch, hot->a - start, hot->a - start + hot->b);
+}
+
+/* From there on, and for what it has released by now. */
+static void hear_ahead(struct tsp_consumer *consumer)
+{
+    consumer->again = false;
+    if (consumer->state == TSP_READING)
+        record_released(consumer);
 }
 
 static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot,
@@ -496,6 +504,10 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
         break;
     case TSI_LEFT:
         tsp_side_left(consumer, hot->ring);
+        break;
+    case TSI_AHEAD:
+        if (is_current(consumer, hot))
+            hear_ahead(consumer);
         break;
     case TSI_READY: /* only ever said to consumers */
     case TSI_LOST:  /* these two are said on the lifeline */
@@ -519,6 +531,8 @@ static bool changes_something(const struct tsp_consumer *consumer, const struct 
         return current && hot->b > 0;
     case TSI_LEFT:
         return consumer->side != NULL && consumer->side->serial == hot->ring;
+    case TSI_AHEAD:
+        return current && consumer->again;
     case TSI_READY:
     case TSI_LOST:
     case TSI_AGAIN:

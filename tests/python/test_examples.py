@@ -30,6 +30,15 @@ class ExamplesTest(PythonTest):
             self.assertLess(seen[-1], seen[0])
         self.assertEqual(producer.finish(), "")
 
+    def test_the_readmes_example_runs_as_it_is_printed(self):
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as f:
+            code = f.read().split("```python\n")[1].split("```")[0]
+        self.assertEqual(len(code.splitlines()), 5)
+        self.start_daemon("synthetic:101x32x32")
+        said = self.python("def train(images, targets):\n    print(list(images.shape), list(targets.shape))\n" + code).finish()
+        self.assertEqual(said.splitlines(), ["[64, 32, 32, 3] [64]", "[37, 32, 32, 3] [37]",
+                                             "[64, 3, 32, 32] [64]", "[37, 3, 32, 32] [37]"])
+
     def test_numpy_alone_learns(self):
         self.start_daemon("synthetic:101x32x32", "--epochs", "3")
         seen = losses(self.example("train_numpy.py", "--classes", 1000).finish())

@@ -43,7 +43,8 @@ def claims():
             yield f"TSOCKET_{prefix}_{word.upper().replace('-', '_')} == {number}"
     for number, dtype in _library.DTYPES.items():
         yield f"TSOCKET_{dtype.name.upper()} == {number}"
-    yield f"TSOCKET_BAD_FAIL == {_library.ON_BAD_FAIL}"
+    for name, value in _library.ON_BAD.items():
+        yield f"TSOCKET_BAD_{name.upper()} == {value}"
 
 
 class LayoutTest(unittest.TestCase):

@@ -39,6 +39,21 @@ class PauseTest(PythonTest):
             with loader.paused():
                 pass
 
+    def test_before_an_epochs_first_batch_and_for_as_long_as_one_likes(self):
+        self.start("--wait-for", "2", "--max-hold", "50ms")
+        loader, other = self.loader(batch_size=10, epochs=2), self.loader(batch_size=10)
+        epochs = []
+        for epoch in loader.epochs():
+            self.assertEqual(loader.held, 0)
+            with loader.paused():
+                self.assertEqual(sorted(self.indices(other)), list(range(SAMPLES)))
+            epochs.append(epoch)
+            self.assertEqual(sorted(self.indices(loader)), list(range(SAMPLES)))
+            if epoch == 0:
+                other.close()
+                other = self.loader(batch_size=10)
+        self.assertEqual((epochs, loader.lost), ([0, 1], 0))
+
     def test_what_is_kept_stands_in_its_way(self):
         self.start()
         loader = self.loader(batch_size=10)

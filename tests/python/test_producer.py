@@ -204,6 +204,17 @@ tsocket.Producer(batches(), "forks", fields=["index"], epoch_samples=100, join_g
         loader.close()
         self.assertEqual(child.finish(), "")
 
+    def test_serve_a_producer_that_the_script_has_made(self):
+        path = os.path.join(self.folder, "producers.py")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("import tsocket\ndef make():\n    return tsocket.MapProducer([(i, -i) for i in range(9)], 'own', "
+                    "fields=['image', 'label'], order='sequential', epochs=1, join_grace=0)\n")
+        child = self.script("-m", "tsocket", "serve", path + ":make")
+        loader = self.loader("own", 4, connect_timeout=patient(20))
+        self.assertEqual(collect(loader, "label"), [-i for i in range(9)])
+        loader.close()
+        self.assertEqual(child.finish(), "")
+
     def test_serve_says_what_is_wrong_with_its_arguments(self):
         for argument, why in (("nowhere.py:make", "nowhere.py"), ("json", "SCRIPT.py:FUNCTION"), ("json:nothing", "nothing")):
             child = self.script("-m", "tsocket", "serve", argument)

@@ -106,6 +106,26 @@ class ResumeTest(PythonTest):
         self.assertEqual([next(batches).index.tolist() for _ in range(3)], second)
         self.assertEqual(len(loader), 7)
 
+    def test_len_is_what_comes_wherever_one_goes_on(self):
+        self.start("--ring", "12", "--max-batch", "5", epochs=0)
+        first = self.loader(batch_size=3)
+        for _ in zip(range(5), first):
+            pass
+        late = self.loader(batch_size=4)
+        self.assertGreater(late._handle.info.first, 0)
+        states, count = [late.state_dict()], len(late)
+        first.close()
+        for _ in late:
+            states.append(late.state_dict())
+        self.assertEqual(count, len(states) - 1)
+        late.close()
+        for state in states:
+            for size in (2, 5):
+                with tsocket.Loader("main", size, resume=state) as loader:
+                    expected = len(loader)
+                    self.assertEqual(len([batch.count for batch in loader]), expected, state)
+                    self.assertEqual(len(loader), -(-SAMPLES // size))
+
     def test_a_token_alone_will_do(self):
         self.start(epochs=0)
         loader = self.loader(batch_size=4)
@@ -221,7 +241,9 @@ tsocket.Producer(batches, epochs=3, join_grace=0, ring=32, max_batch=8).serve()
                 loader = self.open(resume=state if at_once else None)
                 if not at_once:
                     loader.load_state_dict(state)
-                self.assertEqual(loader.state_dict(), state)
+                for _ in range(2):
+                    self.assertEqual((loader.state_dict(), len(loader)), (state, 4))
+                    self.assertEqual(next(loader.epochs()), 0)
                 self.assertEqual([i for batch in loader for i in batch.index.tolist()], list(range(12, 28)))
                 self.assertEqual([(batch.own_epoch, batch.first) for batch in loader][0], (1, 0))
                 del batch

@@ -126,7 +126,7 @@ int cuEventRecord(struct tsi_cu_event *event, struct tsi_cu_stream *stream)
 
     if (result != TSI_CU_SUCCESS)
         return result;
-    if (event->context->device != (stream != NULL ? sim_stream_device(stream) : context->device))
+    if (event->context->device != sim_stream_device(context, stream))
         return sim_leave(TSI_CU_ERROR_INVALID_HANDLE);
     event->count->recorded++;
     result = sim_stream_event(context, stream, true, event, event->count->recorded);

@@ -218,7 +218,7 @@ int sim_stream_launch(struct tsi_cu_context *context, struct tsi_cu_stream *stre
 /* Records that number of the event, or waits for it, behind what the stream has to do. */
 int sim_stream_event(struct tsi_cu_context *context, struct tsi_cu_stream *stream, bool record,
                      struct tsi_cu_event *event, uint64_t number);
-int sim_stream_device(const struct tsi_cu_stream *stream);
+int sim_stream_device(const struct tsi_cu_context *context, const struct tsi_cu_stream *stream);
 
 /* --- event.c; the lock is held */
 

@@ -266,10 +266,16 @@ static struct tsi_cu_stream *create_stream(struct tsi_cu_context *context)
     return stream;
 }
 
-/* The stream that a call means: NULL is the context's own. */
+/* NULL and CU_STREAM_LEGACY are the context's own, and so is CU_STREAM_PER_THREAD for as far as one thread can tell. */
+static bool is_own(const struct tsi_cu_stream *stream)
+{
+    return (uintptr_t)stream <= 2;
+}
+
+/* The stream that a call means. */
 static struct tsi_cu_stream *stream_of(struct tsi_cu_context *context, struct tsi_cu_stream *stream)
 {
-    if (stream != NULL)
+    if (!is_own(stream))
         return stream;
     if (context->null_stream == NULL)
         context->null_stream = create_stream(context);
@@ -423,9 +429,9 @@ int sim_stream_event(struct tsi_cu_context *context, struct tsi_cu_stream *strea
     return result;
 }
 
-int sim_stream_device(const struct tsi_cu_stream *stream)
+int sim_stream_device(const struct tsi_cu_context *context, const struct tsi_cu_stream *stream)
 {
-    return stream->context->device;
+    return is_own(stream) ? context->device : stream->context->device;
 }
 
 /* --- for tests */

@@ -216,6 +216,42 @@ static void what_is_not_held_cannot_be_released(void **state)
     rig_close(rig);
 }
 
+static void what_is_put_back_comes_again(void **state)
+{
+    struct rig *rig = rig_open(&small);
+    struct tsocket_batch batch, other;
+    struct tsocket_epoch ended;
+    struct tsocket *ts = rig_attach(4, NULL);
+    uint64_t first;
+
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++) {
+        for (int k = 0; k < 3; k++) {
+            rig_expect_batch(ts, 0, 4 * i, i < 2 ? 4 : 2, &batch);
+            assert_int_equal(tsocket_put_back(ts, &batch), TSOCKET_OK);
+            assert_int_equal(tsocket_put_back(ts, &batch), TSOCKET_EINVAL);
+            assert_int_equal(tsocket_release(ts, &batch), TSOCKET_EINVAL);
+            assert_int_equal(tsocket_position(ts, NULL, &first), TSOCKET_OK);
+            assert_int_equal(first, 4 * i);
+        }
+        rig_expect_and_release(ts, 0, 4 * i, i < 2 ? 4 : 2);
+    }
+    rig_expect_epoch_end(ts, 0, 10);
+    assert_int_equal(tsocket_ended_epoch(ts, &ended), TSOCKET_OK);
+    assert_int_equal(ended.received, 10);
+    rig_expect_batch(ts, 1, 0, 4, &batch);
+    rig_expect_batch(ts, 1, 4, 4, &other);
+    assert_int_equal(tsocket_put_back(ts, &batch), TSOCKET_EINVAL);
+    assert_int_equal(tsocket_put_back(ts, &other), TSOCKET_OK);
+    rig_expect_batch(ts, 1, 4, 4, &other); /* though as many are held as may be */
+    assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    assert_int_equal(tsocket_put_back(ts, &other), TSOCKET_OK);
+    assert_int_equal(tsocket_put_back(NULL, &other), TSOCKET_EINVAL);
+    rig_expect_and_release(ts, 1, 4, 4);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void next_without_patience_does_not_wait(void **state)
 {
     struct rig_options waiting = small;
@@ -493,6 +529,7 @@ int main(void)
         cmocka_unit_test(batches_held_to_the_limit_and_released_backwards_lose_nothing),
         cmocka_unit_test(the_oldest_held_batch_keeps_its_memory),
         cmocka_unit_test(what_is_not_held_cannot_be_released),
+        cmocka_unit_test(what_is_put_back_comes_again),
         cmocka_unit_test(next_without_patience_does_not_wait),
         cmocka_unit_test(the_position_is_that_of_the_next_batch),
         cmocka_unit_test(describe_tells_what_the_stream_holds),

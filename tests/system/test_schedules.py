@@ -57,7 +57,7 @@ class Schedule:
         if skips:
             options += ["--on-lag", "skip", "--max-lag", "20"]
         trainer = self.run.add(name, more.pop("batch", None) or self.pick(*BATCHES), *options, join=join, last=last, **more)
-        trainer.skips = skips
+        trainer.skips, trainer.hold = skips, hold
         trainer.can_resume = hold == 1 and last == "keep"
         return trainer
 
@@ -134,6 +134,21 @@ class Schedule:
         if any(t.killed or t.came_too_late() or self.cannot_go_back(t) for t in ranks) or len(begun) > 1:
             allowed.append("no_rank")
         self.proof = verify(self.test, self.ledger, allowed)
+        if self.run.restarts == 0:
+            self.check_ends()
+
+    def check_ends(self):
+        """
+        Who came to its end is nowhere in the middle, and has ended as many epochs as it saw end. (A tap that holds several
+        does not give back the last ones.)
+        """
+        whole = {t.name: t for t in self.run.trainers
+                 if t.hold == 1 and not t.killed and not t.came_too_late() and t.tap.child.returncode == 0}
+        self.test.assertEqual([n for n in self.proof["notes"] if n["what"] in ("middle", "owed") and n["consumer"] in whole], [])
+        for found in self.proof["consumers"]:
+            if found["name"] in whole:
+                ends = {e["epoch"] for e in whole[found["name"]].events() if e["event"] == "epoch_end"}
+                self.test.assertEqual(found["epochs"], len(ends), f"{whole[found['name']]} in the ledger")
 
 
 class SchedulesTest(SystemTest):

@@ -665,7 +665,7 @@ static void who_outlives_its_daemon_is_owed_what_it_had_lost(void **state)
             assert_proven(1);
         else
             assert_int_equal(only(TSC_MISSING)->from, 21);
-        assert_int_equal(audit.consumers->epochs, 3);
+        assert_int_equal(audit.consumers->epochs, 2 + settles);
         end(NULL);
     }
     begin(NULL);
@@ -687,6 +687,24 @@ static void who_is_owed_some_of_its_epoch_is_in_its_middle(void **state)
     assert_int_equal(audit.consumers->epochs, 0);
 }
 
+static void who_dies_before_it_gets_again_what_it_had_lost_is_noted(void **state)
+{
+    (void)state;
+    run();
+    epochs(2);
+    attach(1, "slow");
+    place(1, 0, 0, END);
+    released(1, 2, 0);
+    owed(1, 0, 21, 28);
+    owed(1, 0, 49, 56);
+    again(1, 0, 21, 28);
+    died(1);
+    end_run();
+    assert_proven(1);
+    assert_only(TSC_OWED, 0, 49, 56);
+    assert_int_equal(audit.consumers->epochs, 1);
+}
+
 /* ---- and others ---- */
 
 static void what_is_lost_and_never_given_again_is_found(void **state)
@@ -703,6 +721,7 @@ static void what_is_lost_and_never_given_again_is_found(void **state)
     left(1);
     end_run();
     assert_only(TSC_MISSING, 0, 28, 35);
+    assert_int_equal(audit.consumers->epochs, 1);
 }
 
 static void what_is_given_again_and_was_not_lost_is_found(void **state)
@@ -1108,6 +1127,7 @@ int main(void)
         AUDIT(a_token_settles_what_was_lost),
         AUDIT(who_outlives_its_daemon_is_owed_what_it_had_lost),
         AUDIT(who_is_owed_some_of_its_epoch_is_in_its_middle),
+        AUDIT(who_dies_before_it_gets_again_what_it_had_lost_is_noted),
         AUDIT(what_is_lost_and_never_given_again_is_found),
         AUDIT(what_is_given_again_and_was_not_lost_is_found),
         AUDIT(what_no_epoch_has_cannot_be_lost),

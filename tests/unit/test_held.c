@@ -58,6 +58,29 @@ static void only_what_is_held_is_found(void **state)
     tsc_held_fini(&held);
 }
 
+static void the_newest_one_can_be_taken_out_of_the_span(void **state)
+{
+    struct tsc_held held;
+    uint64_t a, b;
+
+    (void)state;
+    assert_int_equal(tsc_held_init(&held, 2), TSOCKET_OK);
+    a = add(&held, 10, false);
+    b = add(&held, 20, false);
+    tsc_held_release(&held, b);
+    assert_true(tsc_held_full(&held));
+    tsc_held_retract(&held, b);
+    assert_null(tsc_held_find(&held, b));
+    assert_int_equal(add(&held, 30, false), b);
+    tsc_held_release(&held, a);
+    assert_int_equal(tsc_held_floor(&held, &ring, 77), 30);
+    tsc_held_release(&held, b);
+    tsc_held_retract(&held, b);
+    assert_int_equal(add(&held, 40, false), b);
+    tsc_held_release(&held, b);
+    tsc_held_fini(&held);
+}
+
 /* Against the obvious way to do it: a flag per window ever held. */
 static void any_order_of_releases_gives_the_floor_of_the_oldest_held(void **state)
 {
@@ -118,6 +141,7 @@ int main(void)
         cmocka_unit_test(what_is_held_keeps_the_floor),
         cmocka_unit_test(only_what_is_held_is_found),
         cmocka_unit_test(a_window_of_another_ring_keeps_nothing_here),
+        cmocka_unit_test(the_newest_one_can_be_taken_out_of_the_span),
         cmocka_unit_test(any_order_of_releases_gives_the_floor_of_the_oldest_held),
     };
 

@@ -148,6 +148,8 @@ static void nothing_is_recorded_without_a_ledger(void **state)
     tsp_ledger_place(NULL, 0, 0, 0, 0);
     tsp_ledger_released(NULL, 0, 0, 0);
     tsp_ledger_skipped(NULL, 0, 0, 0, 0);
+    tsp_ledger_owed(NULL, 0, 0, 0, 0);
+    tsp_ledger_again(NULL, 0, 0, 0, 0);
     tsp_ledger_parked(NULL, 0, TSP_LEDGER_HELD);
     tsp_ledger_left(NULL, 0, TSP_LEDGER_LEFT);
     tsp_ledger_flush(NULL);
@@ -356,6 +358,8 @@ static void what_the_daemon_writes_is_what_verify_reads(void **state)
     tsp_ledger_epoch(ledger, 0, 0, 13);
     tsp_ledger_parked(ledger, 5, TSP_LEDGER_HELD);
     tsp_ledger_place(ledger, 5, 0, 0, 6);
+    tsp_ledger_owed(ledger, 5, 0, 10, 13);
+    tsp_ledger_again(ledger, 5, 0, 10, 13);
     tsp_ledger_skipped(ledger, 5, 0, 2, 4);
     tsp_ledger_released(ledger, 5, 0, 6);
     tsp_ledger_released(ledger, 5, 1, 0);
@@ -369,6 +373,7 @@ static void what_the_daemon_writes_is_what_verify_reads(void **state)
     assert_int_equal(audit.findings.items[0].what, TSC_SKIPPED);
     assert_int_equal(audit.consumers->samples, 11);
     assert_int_equal(audit.consumers->parked, 1);
+    assert_int_equal(audit.consumers->lost, 3);
     assert_string_equal(audit.consumers->state, "evicted");
     assert_true(audit.streams->seed == UINT64_MAX);
     tsc_audit_fini(&audit);

@@ -217,8 +217,11 @@ static void cut_and_spoilt_messages_are_survived(void **state)
 
 static void places_settings_and_moves_come_out_as_they_went_in(void **state)
 {
-    const struct tsi_hello place = {
-        .type = "PLACE", .token = "00", .place = {.epoch = 3, .index = TSI_NUMBER_MAX, .removed = 7}, .number = 12};
+    const struct tsi_hello place = {.type = "PLACE",
+                                    .token = "00",
+                                    .place = {.epoch = 3, .index = TSI_NUMBER_MAX, .removed = 7},
+                                    .number = 12,
+                                    .again = true};
     const struct tsi_hello setting = {
         .type = "SET", .token = "00", .stream = "val", .name = "a b", .setting = "max-hold=2s"};
     const struct tsi_move move = {.number = 3, .ring = 17, .memory = true, .capacity = 512, .max_lag = 9};
@@ -230,6 +233,7 @@ static void places_settings_and_moves_come_out_as_they_went_in(void **state)
     assert_int_equal(tsi_hello_unpack(text, strlen(text), &again), TSOCKET_OK);
     assert_memory_equal(&again.place, &place.place, sizeof(place.place));
     assert_int_equal(again.number, 12);
+    assert_true(again.again);
     free(text);
     text = tsi_hello_pack(&setting);
     assert_int_equal(tsi_hello_unpack(text, strlen(text), &again), TSOCKET_OK);
