@@ -137,8 +137,9 @@ run_bench() {
 
 # A daemon of generated pictures and one trainer, both on the card.
 run_trainer() {
-    local daemon
-    "$here/bin/tsocketd" -q --name gpu-test synthetic:512x64x64 --size 64 --device cuda --epochs 2 --join-grace 0s \
+    local daemon samples=8192
+    [ -z "$quick" ] || samples=64
+    "$here/bin/tsocketd" -q --name gpu-test "synthetic:${samples}x64x64" --size 64 --device cuda --epochs 2 --join-grace 0s \
         2>"$scratch/tsocketd.log" &
     daemon=$!
     if ! "$here/bin/trainer_cuda" gpu-test --epochs 2 --classes 1000 --json >"$scratch/trainer.json" 2>"$scratch/trainer.log"; then

@@ -38,6 +38,7 @@ enum {
     BROKEN = 4,       /* the driver answers an error */
     TSAN_STATUS = 66, /* ThreadSanitizer's, after it has reported a race */
     LONG_US = 20000,
+    BEGUN_US = 200000, /* a stream has begun its work by then, on a busy machine too */
 };
 
 static struct rig rig;
@@ -92,6 +93,8 @@ static int early_reuse(bool planted)
     fill_and_copy(1);
     if (!planted)
         CHECK(&rig, cuEventSynchronize(event));
+    if (planted && WITH_TSAN)
+        usleep(BEGUN_US); /* work that begins later has seen what is written now */
     fill_and_copy(2);
     simcuda_hold(false);
     CHECK(&rig, cuEventSynchronize(event));

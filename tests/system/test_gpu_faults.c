@@ -163,6 +163,37 @@ static void what_is_held_when_the_daemon_dies_stays_and_is_then_given_back(void 
     rig_folder_check_and_remove();
 }
 
+/* The simulated driver aborts a daemon that frees its memory while this process has it open. */
+static void a_daemon_that_stops_frees_what_is_held_after_it_is_released(void **state)
+{
+    const char *const args[] = {"synthetic:100x4x4", "--ring", "40",      "--max-batch", "10",
+                                "--device",          "cuda",   "--share", "ipc",         NULL};
+    struct tsocket_batch held, batch;
+    struct tsocket *ts;
+    int64_t index[10];
+    pid_t daemon;
+    int rc, status;
+
+    (void)state;
+    rig_folder_make();
+    setenv("SIMCUDA_STRICT", "1", 1);
+    daemon = rig_daemon_start(args);
+    unsetenv("SIMCUDA_STRICT");
+    ts = rig_attach(10, NULL);
+    assert_int_equal(tsocket_next(ts, PATIENCE_MS, &held), TSOCKET_OK);
+    kill(daemon, SIGTERM);
+    usleep(300000); /* it is closing by now */
+    assert_int_equal(tsocket_copy(ts, &held, 2, index), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &held), TSOCKET_OK);
+    while ((rc = tsocket_next(ts, PATIENCE_MS, &batch)) == TSOCKET_OK)
+        assert_int_equal(tsocket_release(ts, &batch), TSOCKET_OK);
+    assert_int_equal(rc, TSOCKET_GONE);
+    assert_int_equal(waitpid(daemon, &status, 0), daemon);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    tsocket_close(ts);
+    rig_folder_check_and_remove();
+}
+
 static atomic_int complaints;
 
 static void listen(void *context, char level, const char *message)
@@ -227,6 +258,7 @@ int main(void)
         cmocka_unit_test(kernels_that_the_driver_refuses_are_told),
         cmocka_unit_test(whatever_call_fails_the_run_ends_and_leaves_nothing),
         cmocka_unit_test(what_is_held_when_the_daemon_dies_stays_and_is_then_given_back),
+        cmocka_unit_test(a_daemon_that_stops_frees_what_is_held_after_it_is_released),
         cmocka_unit_test(who_writes_to_a_batch_is_found_out),
     };
 

@@ -109,7 +109,7 @@ class GpuProgramsTest(SystemTest):
     def collocate(self, *args):
         return self.run_program(
             os.path.join(SOURCE, "bench", "collocate.sh"), "--trainers", "2", "--epochs", "2", "--batch", "32",
-            "--data", "synthetic:128x64x64", *args, text=True, seconds=120)
+            "--data", "synthetic:64x64x64", *args, text=True, seconds=120)
 
     def test_trainers_are_counted_in_each_way_of_sharing_that_is_there(self):
         os.mkdir(os.path.join(self.folder, "mps"))
@@ -160,7 +160,7 @@ class GpuProgramsTest(SystemTest):
                          ["driver", "questions", "sharing", "arena", "copier", "convert"])
         self.assertEqual(report["observed"]["vmm: from another user"][:5], "CUDA_" if os.geteuid() == 0 else "not a")
         self.assertIs(report["bench"]["simulated"], True)
-        self.assertEqual(report["trainer"]["samples"], 512)
+        self.assertEqual(report["trainer"]["samples"], 64)
 
 
 if __name__ == "__main__":
