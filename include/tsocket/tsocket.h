@@ -245,7 +245,8 @@ TSOCKET_API int tsocket_describe(const struct tsocket *ts, struct tsocket_info *
  * TSOCKET_EINTR      a signal handler ran while waiting; call again.
  * TSOCKET_EPOCH_END  once per epoch, after its last batch; tsocket_ended_epoch() tells its length. Call again.
  * TSOCKET_END        no more epochs (of the daemon, or of options.epochs). Stays so.
- * TSOCKET_EHELD      options.hold batches are held, counted from the oldest one: release that first.
+ * TSOCKET_EHELD      options.hold batches are held, counted from the oldest one: release that first. Or fewer, where one
+ *                    that was lost must be made again, and what is held takes the room for it: likewise.
  * TSOCKET_ELAPPED    this consumer was detached (TSOCKET_LAG_DETACH). Close; open again with the last token.
  *                    Once, too, where a batch was written over before the work behind its tsocket_release_after was
  *                    done: call again, it is given again.

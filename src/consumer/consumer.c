@@ -497,10 +497,16 @@ static int wait_once(struct tsocket *ts, uint64_t deadline_ns)
     return sleep_once(ts, !told, patience_ms(ts, deadline_ns));
 }
 
-/* What it holds may be the very room that it would wait for. */
+/*
+ * What it holds may be the very room that it would wait for: also less than it announced, where a window that was lost
+ * has to be made again behind it.
+ */
 static bool is_stuck(const struct tsocket *ts)
 {
-    return tsc_held_full(&ts->held) && !tsc_held_will_move(&ts->held);
+    uint64_t end = MIN(tsc_handle_next_index(ts) + ts->batch, lap_end(ts, ts->len_seen));
+
+    return (tsc_held_full(&ts->held) && !tsc_held_will_move(&ts->held)) ||
+           (ts->placed && tsc_held_keeps_out(&ts->held, ts->ring, ts->start + end));
 }
 
 /* One look, after one at the work that releases wait for. */
@@ -557,8 +563,11 @@ int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch
         rc = TSOCKET_EHELD;
     if (rc == TSOCKET_EAGAIN)
         rc = wait_next(ts, timeout_ms, batch_out);
-    if (rc == TSOCKET_EHELD)
+    if (rc == TSOCKET_EHELD && tsc_held_full(&ts->held))
         return tsi_fail(rc, "%u batches are held, as many as announced at open (options.hold)", ts->held.hold);
+    if (rc == TSOCKET_EHELD)
+        return tsi_fail(rc,
+                        "what comes next was lost, and can be made again only when a batch that is held is released");
     if (rc == TSOCKET_END)
         return tsi_fail(rc, "the stream %s/%s has ended", ts->welcome.daemon, ts->welcome.stream);
     return rc;

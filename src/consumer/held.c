@@ -92,3 +92,14 @@ uint64_t tsc_held_floor(const struct tsc_held *held, const struct tsc_ring *ring
     }
     return otherwise;
 }
+
+bool tsc_held_keeps_out(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t end)
+{
+    for (uint64_t id = held->oldest; id < held->next; id++) {
+        const struct tsc_window *window = at(held, id);
+
+        if (window->held && window->ring == ring)
+            return !window->pending && end > window->position + ring->layout.capacity;
+    }
+    return false;
+}

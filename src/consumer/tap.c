@@ -280,6 +280,8 @@ static int read_stream(struct tap *tap)
             taken++;
         } else if (rc == TSOCKET_EPOCH_END) {
             status = epoch_end_event(tap) ? EXIT_OK : EXIT_FAILED;
+        } else if (rc == TSOCKET_EHELD && tap->n_held > 0) {
+            status = release_oldest(tap);
         } else if (rc != TSOCKET_END && rc != TSOCKET_EAGAIN && rc != TSOCKET_EINTR) {
             status = error_event(rc);
         }

@@ -184,6 +184,54 @@ static void what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lo
     rig_close(rig);
 }
 
+/*
+ * It may hold as much as the side ring has. What it lost last is given again there first; while it holds that, what it
+ * lost before would have to be made behind it, where there is no room: it is told to give back, it does not wait for
+ * ever.
+ */
+static void who_holds_the_room_that_it_waits_for_is_told_so(void **state)
+{
+    struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 200,
+                                                     .epochs = 3,
+                                                     .capacity = 60,
+                                                     .max_batch = 10,
+                                                     .wait_for = 2,
+                                                     .side_rings = 1,
+                                                     .max_hold_ms = MAX_HOLD_MS});
+    struct tsocket_options options;
+    struct tsocket_batch batch[3];
+    struct tsocket *ts;
+    struct reader other;
+    int rc;
+
+    (void)state;
+    tsocket_options_init(&options);
+    options.hold = 4;
+    ts = rig_attach(10, &options);
+    reader_start(&other, 7, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        rig_expect_batch(ts, 0, 10 * i, 10, &batch[i]);
+    reader_wait_for_samples(&other, 400);
+    assert_int_equal(tsocket_release(ts, &batch[2]), TSOCKET_ELAPPED);
+    rig_expect_batch(ts, 0, 20, 10, &batch[2]);
+    assert_int_equal(tsocket_release(ts, &batch[0]), TSOCKET_ELAPPED);
+    rc = tsocket_next(ts, PATIENCE_MS, &batch[0]);
+    assert_int_equal(tsocket_release(ts, &batch[2]), TSOCKET_OK);
+    if (rc == TSOCKET_EHELD)
+        rig_expect_batch(ts, 0, 0, 10, &batch[0]);
+    else
+        assert_int_equal(rc, TSOCKET_OK); /* the ring was not full yet when that was asked for */
+    assert_int_equal(tsocket_release(ts, &batch[0]), TSOCKET_OK);
+    assert_int_equal(tsocket_release(ts, &batch[1]), TSOCKET_ELAPPED);
+    rig_expect_and_release(ts, 0, 10, 10);
+    reader_expect_rest(ts, 0, 30, 10, 200);
+    reader_expect_rest(ts, 1, 0, 10, 200);
+    reader_expect_rest(ts, 2, 0, 10, 200);
+    reader_finish(&other);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 static void who_wants_to_be_detached_is_told_and_comes_back_with_its_token(void **state)
 {
     struct rig *rig = rig_open(&(struct rig_options){.epoch_samples = 103,
@@ -319,6 +367,7 @@ int main(void)
         cmocka_unit_test(what_was_lost_comes_again_while_something_of_the_side_ring_is_held),
         cmocka_unit_test(what_is_put_back_comes_again_wherever_it_is),
         cmocka_unit_test(what_is_held_again_leaves_room_for_what_comes_behind_what_was_not_lost),
+        cmocka_unit_test(who_holds_the_room_that_it_waits_for_is_told_so),
         cmocka_unit_test(who_wants_to_be_detached_is_told_and_comes_back_with_its_token),
         cmocka_unit_test(who_is_detached_is_told_so_also_where_nobody_can_go_back),
         cmocka_unit_test(who_waits_for_the_next_epoch_does_not_wait_for_one_that_stopped),
