@@ -586,7 +586,7 @@ bool tsc_reading_in_the_middle(const struct tsc_reading *reading)
 {
     const struct tsc_stretch *front = &reading->stretches[0];
 
-    return reading->placed && (reading->passed.n > 0 || front->begin > 0 || reading->carried || reading->owed.n > 0);
+    return reading->placed && (reading->passed.n > 0 || front->begin > 0 || reading->owed.n > 0);
 }
 
 void tsc_reading_destroy(struct tsc_reading *reading)
