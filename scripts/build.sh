@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the targets that are named into build/, or into the folder that BUILD names; quiet unless it fails. The tests
-# are left out: scripts/test.sh builds them, in folders of its own.
+# are left out: scripts/test.sh builds them, in folders of its own. With TSOCKET_NO_BUILD=1 nothing is built: for tests,
+# which others run beside it, of programs that are there.
 #
 #     scripts/build.sh TARGET...
 set -euo pipefail
 
+[ "${TSOCKET_NO_BUILD:-0}" != 1 ] || exit 0
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build}
 log=$(mktemp)
