@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from harness import TSOCKETCTL, patient
+from harness import TSOCKETCTL, patient, wait_until
 
 NOTHING_LEFT = 78  # a daemon with --state that has made all its epochs
 
@@ -235,8 +235,11 @@ class Run:
             time.sleep(0.005)
 
     def end(self, expected=()):
-        """All have ended: so does the daemon, at the latest when it is told to."""
+        """All have ended: so does the daemon, at the latest when it is told to. (One that has just been started again would
+        be killed by the signal, with what the one before left.)"""
         self.daemon.go_on()
+        wait_until(lambda: not self.daemon.running() or self.test.ctl("status", self.name, check=False).returncode == 0,
+                   what="the daemon's start or end")
         self.daemon.signal(signal.SIGTERM)
         self.test.assertIn(self.daemon.wait(10), (0, NOTHING_LEFT, *expected), self.daemon.stderr()[-2000:])
 
