@@ -24,6 +24,7 @@ the last epoch a `for` ends at once, and `consumer.finished` is true.
 """
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Tuple, Union
 
 import torch
@@ -51,7 +52,7 @@ class _Packed:
     def __init__(self, loader: Iterable[Any], pack: Callable[[Any], Any]) -> None:
         self._loader = loader
         self._pack = pack
-        for name in ("sampler", "drop_last"):
+        for name in ("dataset", "batch_sampler"):  # what samples_of asks for
             if hasattr(loader, name):
                 setattr(self, name, getattr(loader, name))
 
@@ -59,7 +60,10 @@ class _Packed:
         return len(self._loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._pack, iter(self._loader))
+        batches = iter(self._loader)
+        if batches is self._loader:  # it may never end: an epoch is len() of it, and the next one goes on behind
+            batches = itertools.islice(batches, len(self))
+        return map(self._pack, batches)
 
 
 class TensorProducer:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 from typing import Any, Dict, Iterable, Iterator, Optional, Sequence
 
 from . import _library
@@ -20,18 +21,22 @@ from .errors import Invalid
 
 
 def samples_of(loader: Iterable[Any], batch_size: int) -> int:
-    """Samples that an iteration over the loader gives, at most; 0: it does not say."""
+    """Samples that an iteration over the loader gives, at most; 0: it does not say, or only guesses."""
     try:
         batches = len(loader)  # type: ignore[arg-type]
     except TypeError:
         return 0
-    sampler, drop_last = getattr(loader, "sampler", None), getattr(loader, "drop_last", None)
-    if sampler is not None and drop_last is False:  # a DataLoader, whose last batch may be smaller
-        try:
-            return len(sampler)
-        except TypeError:
-            return 0
-    return batches * batch_size
+    torch = sys.modules.get("torch")  # whoever gives DataLoaders has imported it
+    if torch is None:
+        return batches * batch_size
+    if isinstance(getattr(loader, "dataset", None), torch.utils.data.IterableDataset):
+        return 0  # its length is a hint: with workers it gives more where they do not divide it among them
+    if not hasattr(loader, "batch_sampler"):
+        return batches * batch_size
+    sampler = loader.batch_sampler
+    if type(sampler) is not torch.utils.data.BatchSampler:  # None, as batches come ready made; or of sizes of its own
+        return 0
+    return batches * batch_size if sampler.drop_last else len(sampler.sampler)
 
 
 class Producer(Engine):
@@ -47,8 +52,8 @@ class Producer(Engine):
     max_hold       seconds that a loader may keep the others waiting; then they go on without it; 0: no limit
     device         where the ring is, as of tsocketd: "host"; "cuda:0,host", in both
 
-    An iteration that ends sooner than epoch_samples is a shorter epoch; one that gives more is an error. The loader may
-    fork its workers at any time.
+    An iteration that ends sooner than epoch_samples is a shorter epoch; one that gives more is an error. A DataLoader over
+    an IterableDataset gives what it gives: its length is a hint. The loader may fork its workers at any time.
     """
 
     def __init__(self, loader: Iterable[Any], name: str = "main", *, stream: str = "train",
@@ -63,7 +68,6 @@ class Producer(Engine):
         self._first = self._take_first()
         size = next(iter(self._first.values())).count
         self.epoch_samples = samples_of(loader, size) if epoch_samples is None else epoch_samples
-        self._batches = self._count_batches()
         self.epoch = 0  # being served, or next
         self._served = 0  # samples of it
         super().__init__(name, wait_for, join_grace, max_hold, exit_when_idle)
@@ -79,12 +83,6 @@ class Producer(Engine):
                 raise Invalid("the loader's first batch has no sample")
             return parts
         raise Invalid("the loader is empty")
-
-    def _count_batches(self) -> Optional[int]:
-        try:
-            return len(self._loader)  # type: ignore[arg-type]
-        except TypeError:
-            return None
 
     # --- serving
 
@@ -103,7 +101,7 @@ class Producer(Engine):
         self._iterator = None
         self._served = 0
         try:
-            for batch in itertools.islice(iterator, self._batches):
+            for batch in iterator:
                 parts = parts_of(batch, self._names)
                 count = self._check(parts)
                 if not self._write(parts, count):

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import unittest
+import warnings
 
 import numpy
 import torch
@@ -26,6 +27,26 @@ class Numbers(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         return torch.full((3, 4), float(i)), i
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Each worker gives all of it, though len() says once."""
+
+    def __len__(self):
+        return 6
+
+    def __iter__(self):
+        return iter(range(6))
+
+
+class Longer:
+    """Gives more batches than it says."""
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        return iter([numpy.arange(4)] * 5)
 
 
 class ProducerTest(PythonTest):
@@ -185,6 +206,42 @@ tsocket.Producer(batches(), "forks", fields=["index"], epoch_samples=100, join_g
         self.serve(iter([numpy.zeros(2), numpy.zeros(2)]), epochs=1, epoch_samples=3)
         wait_until(lambda: self.errors, what="the error")
         self.assertRegex(str(self.errors[0]), "epoch_samples=")
+
+    def test_more_batches_than_len_says_end_the_run(self):
+        self.serve(Longer(), epochs=1, fields=["index"])
+        wait_until(lambda: self.errors, what="the error")
+        self.assertRegex(str(self.errors[0]), "12 samples was announced")
+
+    def test_all_that_an_iterable_dataset_gives_is_served(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of the length
+            thread = self.serve(torch.utils.data.DataLoader(Stream(), batch_size=4, num_workers=2), epochs=2,
+                                fields=["index"])
+            loader = self.loader(batch_size=5)
+            with self.assertRaises(TypeError):
+                len(loader)
+            for _ in range(2):
+                self.assertEqual(sorted(collect(loader)), sorted(2 * list(range(6))))
+            loader.close()
+            self.end(thread)
+
+    def test_how_many_samples_a_data_loader_gives(self):
+        data, make = Numbers(13), torch.utils.data.DataLoader
+        batches = torch.utils.data.BatchSampler(range(5), 2, drop_last=False)
+        for loader, samples in ((make(data, batch_size=4), 13), (make(data, batch_size=4, drop_last=True), 12),
+                                (make(data, batch_sampler=batches), 5), (make(data, batch_sampler=[[0], [1, 2, 3]]), 0),
+                                (make(data, batch_size=None), 0), (make(Stream(), batch_size=4), 0),
+                                (Longer(), 12), (iter(Longer()), 0)):
+            with self.subTest(samples):
+                self.assertEqual(tsocket.producer.samples_of(loader, 4), samples)
+
+    def test_a_data_loader_of_ready_made_batches(self):
+        batches = [{"index": torch.arange(n)} for n in (3, 1, 4)]
+        thread = self.serve(torch.utils.data.DataLoader(batches, batch_size=None), epochs=1)
+        loader = self.loader(batch_size=5)
+        self.assertEqual(collect(loader), [0, 1, 2, 0, 0, 1, 2, 3])
+        loader.close()
+        self.end(thread)
 
     def test_a_name_belongs_to_one(self):
         with tsocket.Producer([numpy.zeros(2)], "one"):
