@@ -65,7 +65,7 @@ class Array:
         """As numpy's array interface and CUDA's have it."""
         typestr = typestr or self._dtype.typestr
         if not typestr:
-            raise TypeError(f"numpy has no {self.dtype}; memoryview() gives its bits, DLPack the numbers")
+            raise TypeError(f"numpy has no {self.dtype}; .memoryview() gives its bits, DLPack the numbers")
         return {"version": 3, "typestr": typestr, "shape": self.shape, "data": (self._address, read_only)}
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import _library
+from ._array import Array
 from .errors import Invalid
 
 
@@ -30,6 +31,12 @@ def _part_of_torch(name: str, tensor: Any) -> Part:
     return Part(dtype, tuple(tensor.shape[1:]), len(tensor), tensor.data_ptr(), tensor)
 
 
+def _part_of_ours(array: Array) -> Part:
+    """As it is: numpy does not know all of its types."""
+    array = array.to_host()
+    return Part(array.dtype, array.shape[1:], len(array), array._address, array)
+
+
 def _part_of_others(name: str, value: Any) -> Part:
     import numpy
 
@@ -40,7 +47,8 @@ def _part_of_others(name: str, value: Any) -> Part:
 
 def _checked(name: str, dtype: str) -> str:
     if dtype not in _library.BY_NAME:
-        raise Invalid(f"field {name} is of {dtype}; possible are {', '.join(_library.BY_NAME)}")
+        hint = "; use uint8 for it" if dtype == "bool" else ""
+        raise Invalid(f"field {name} is of {dtype}; possible are {', '.join(_library.BY_NAME)}{hint}")
     return dtype
 
 
@@ -49,6 +57,8 @@ def _part(name: str, value: Any) -> Part:
     dimensions = getattr(value, "ndim", None)
     if dimensions == 0 or isinstance(value, (int, float, str, bytes)):
         raise Invalid(f"field {name} is one value, {value!r:.60}, where one per sample is needed")
+    if isinstance(value, Array):
+        return _part_of_ours(value)
     return _part_of_torch(name, value) if torch is not None and isinstance(value, torch.Tensor) \
         else _part_of_others(name, value)
 

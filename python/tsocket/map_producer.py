@@ -18,13 +18,14 @@ import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _library
-from ._engine import SLICE_MS, Engine, default_max_batch, stream_options
+from ._engine import SLICE_MS, Engine, check_whole, default_max_batch, stream_options
 from ._parts import Part, parts_of
 from .errors import Error, Invalid
 
 Order = Union[str, Callable[[int], Sequence[int]]]
 
 EPOCHS_KEPT = 4  # orders in memory: the group's epoch, the next one, and those of who is behind
+FIRST_TRIES = 1000  # bad samples at the very beginning: with more, something else is wrong
 INDEX = "index"
 KIND = b"exception"  # of bad samples; kept by the library by its address
 
@@ -58,30 +59,35 @@ class MapProducer(Engine):
         self._names = fields
         self._order = _Order(order, seed, len(dataset))
         self._skips = on_bad == "skip"
-        self._threads = [threading.Thread(target=self._fill, name=f"tsocket-{i}") for i in range(threads)]
+        check_whole("threads", threads, 1)
+        self._n_threads = threads
+        self._threads: List[threading.Thread] = []  # made by serve(): until then nothing but its user keeps this object
         self._closing = False
         self._error: Optional[BaseException] = None
         first = self._order.of(0)
         if len(first) == 0:
             raise Invalid("the dataset is empty")
-        self._like = self._sample(0, int(first[0]))
-        super().__init__(name, wait_for, join_grace, max_hold, exit_when_idle)
-        max_batch = max_batch or default_max_batch(self._like, 1)
-        options = stream_options(stream, epochs, len(first), max_batch, ring, device, dataset)
+        self._like = self._first_sample(first)
+        options = stream_options(self._like, stream, epochs, len(first),
+                                 default_max_batch(self._like, 1) if max_batch is None else max_batch, ring, device, dataset)
         options.on_bad = _library.ON_BAD[on_bad]
+        check_whole("side_rings", side_rings, 0)
         options.side_rings = side_rings
         options.seed = seed
         options.dataset_id = _digest(identity or f"{type(dataset).__module__}.{type(dataset).__qualname__}", len(first))
         options.recipe_id = _digest(order if isinstance(order, str) else "custom", *self._like.items())
-        self._start(self._like, options)
+        super().__init__(name, wait_for, join_grace, max_hold, exit_when_idle)
+        self._start(options)
 
     def serve(self) -> None:
         """Serves all epochs and returns when they have been read, or when somebody asks it to stop (tsocketctl stop).
         An error of the dataset ends the run for the loaders as well, and is raised here."""
         with self._lock:
-            threads = self._threads if not self._closing else []
-            for thread in threads:
-                thread.start()
+            if not self._closing and not self._threads:
+                self._threads = [threading.Thread(target=self._fill, name=f"tsocket-{i}", daemon=True)  # close() joins them
+                                 for i in range(self._n_threads)]
+                for thread in self._threads:
+                    thread.start()
         try:
             self.join()
         except Error:
@@ -98,8 +104,7 @@ class MapProducer(Engine):
                 if self._pointer:
                     self._library.tsocket_producer_stop(self._pointer)
             for thread in self._threads:
-                if thread.ident is not None:  # it was started
-                    thread.join()
+                thread.join()
         super().close()
 
     # --- in each thread
@@ -134,6 +139,20 @@ class MapProducer(Engine):
             ctypes.memmove(to, part.address, part.sample_bytes)
         self._library.tsocket_producer_commit(self._pointer, claim)
 
+    def _first_sample(self, order: Sequence[int]) -> Dict[str, Part]:
+        """The first of the order that can be made, as the others must be."""
+        first_error: Optional[Exception] = None
+        tried = [int(order[i]) for i in range(min(len(order), FIRST_TRIES))]
+        for index in tried:
+            try:
+                return self._sample(0, index)
+            except Exception as error:
+                if not self._skips:
+                    raise
+                first_error = first_error or error
+        raise Invalid(f"none of the first {len(tried)} samples can be made, so that their shapes are not known; sample "
+                      f"{tried[0]}: {type(first_error).__name__}: {first_error}") from first_error
+
     def _sample(self, epoch: int, index: int) -> Dict[str, Part]:
         """Its fields, each as a batch of one."""
         sample = self._make(epoch, index)
@@ -142,6 +161,9 @@ class MapProducer(Engine):
         else:
             batch = tuple(map(_one, sample if isinstance(sample, (tuple, list)) else (sample,)))
         parts = parts_of(batch, self._names)
+        if INDEX in parts:
+            raise Invalid(f"a field {INDEX} is there already: the number of the sample, which a MapProducer adds; call the "
+                          "dataset's own another name, or leave it out with fields=")
         return {**parts, **parts_of({INDEX: _one(index)}, None)}
 
     def _check(self, sample: Dict[str, Part]) -> None:

@@ -44,7 +44,7 @@ class Producer(Engine):
     made here and now.
 
     fields         names of the fields of a tuple, or which of a dict; default: image, label for pairs, a dict's own keys
-    epochs         iterations over the loader that are served; None: for ever
+    epochs         iterations over the loader that are served; None or 0: for ever
     epoch_samples  samples of an epoch; None: what the loader says (0 where it does not: then consumers have no len())
     max_batch      the largest batch that a consumer may ask for; default: the loader's, and up to 64 where that is small
     ring           samples in the ring; default: eight of the largest batches
@@ -63,16 +63,17 @@ class Producer(Engine):
                  device: str = "host") -> None:
         self._loader = loader
         self._names = fields
-        self._epochs = epochs
+        self._epochs = epochs or None
         self._iterator: Optional[Iterator[Any]] = iter(loader)
         self._first = self._take_first()
         size = next(iter(self._first.values())).count
         self.epoch_samples = samples_of(loader, size) if epoch_samples is None else epoch_samples
         self.epoch = 0  # being served, or next
         self._served = 0  # samples of it
+        options = stream_options(self._first, stream, epochs, self.epoch_samples,
+                                 default_max_batch(self._first, size) if max_batch is None else max_batch, ring, device, loader)
         super().__init__(name, wait_for, join_grace, max_hold, exit_when_idle)
-        self._start(self._first, stream_options(stream, epochs, self.epoch_samples,
-                                                max_batch or default_max_batch(self._first, size), ring, device, loader))
+        self._start(options)
 
     def _take_first(self) -> Dict[str, Part]:
         assert self._iterator is not None
@@ -81,7 +82,7 @@ class Producer(Engine):
             parts = parts_of(batch, self._names)
             if next(iter(parts.values())).count == 0:
                 raise Invalid("the loader's first batch has no sample")
-            return parts
+            return {name: part._replace(address=0, keep=None) for name, part in parts.items()}  # what it is like
         raise Invalid("the loader is empty")
 
     # --- serving
@@ -174,10 +175,13 @@ class Producer(Engine):
     def _end_early(self) -> None:
         claim = _library.Claim()
         while True:
-            rc = self._library.tsocket_producer_claim(self._pointer, SLICE_MS, claim)
-            if rc == _library.OK:
-                _library.check(self._library.tsocket_producer_end_epoch(self._pointer, claim))
-                return
+            with self._lock:
+                if not self._pointer:
+                    return
+                rc = self._library.tsocket_producer_claim(self._pointer, SLICE_MS, claim)
+                if rc == _library.OK:
+                    _library.check(self._library.tsocket_producer_end_epoch(self._pointer, claim))
+                    return
             if rc == _library.END:
                 return
             if rc != _library.EAGAIN:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets whose samples can be made again: what tsocketd's loaders can do, theirs can."""
+import gc
 import threading
 import unittest
 import warnings
@@ -153,9 +154,49 @@ class MapProducerTest(PythonTest):
         self.assertEqual(sorted(self.indices(loader)), [i for i in range(SAMPLES) if i != 50])
         self.assertEqual(loader.ended_epoch.samples, SAMPLES - 1)
 
+    def test_the_first_sample_may_be_a_bad_one(self):
+        self.serve(Squares(bad=(0, 1)), epochs=1, on_bad="skip")
+        self.assertEqual(sorted(self.indices(self.loader(batch_size=10))), list(range(2, SAMPLES)))
+
+    def test_an_index_of_ones_own_is_left_out_with_fields(self):
+        self.serve(make=lambda epoch, i: {"index": -1, "label": i * i}, fields=["label"], epochs=1)
+        loader = self.loader(batch_size=10)
+        self.assertEqual([i for batch in loader for i in batch.index.tolist()], list(range(SAMPLES)))
+
+    def test_who_is_dropped_gives_the_name_back(self):
+        for options in ({}, {"order": lambda epoch: range(5)}):
+            producer = tsocket.MapProducer(Squares(), "dropped", **options)
+            gc.disable()
+            try:
+                del producer
+                tsocket.MapProducer(Squares(), "dropped").close()
+            finally:
+                gc.enable()
+        self.serve()
+
+    def test_a_script_that_serves_from_a_daemon_thread_exits(self):
+        code = """
+import sys, threading, numpy, tsocket
+if sys.argv[1] == "map":
+    producer = tsocket.MapProducer([(i, i) for i in range(100)], "exits", ring=20, max_batch=5, join_grace=0)
+else:
+    producer = tsocket.Producer([numpy.arange(100)], "exits", ring=20, max_batch=5, join_grace=0, fields=["index"])
+threading.Thread(target=producer.serve, daemon=True).start()
+with tsocket.Loader("exits", 5) as loader:
+    next(iter(loader))
+print("read")
+"""
+        for kind in ("map", "any"):
+            self.assertEqual(self.python(code, kind).finish(seconds=patient(20)), "read\n")
+        self.serve()
+
     def test_what_cannot_be_served_is_said(self):
         for options, said in (({"order": "random"}, "order"), ({"on_bad": "mask"}, "on_bad"),
-                              ({"dataset": Squares(0)}, "empty")):
+                              ({"dataset": Squares(0)}, "empty"), ({"threads": 0}, "threads"),
+                              ({"dataset": Squares(5, bad=range(5)), "on_bad": "skip"}, "first 5 samples.*is torn"),
+                              ({"fields": ["image", "index"]}, "index is there already"),
+                              ({"make": lambda epoch, i: {"index": -i}}, "index is there already"),
+                              ({"make": lambda epoch, i: numpy.zeros(7 * (1,))}, "7 dimensions")):
             with self.assertRaisesRegex(tsocket.Invalid, said):
                 tsocket.MapProducer(**{"dataset": Squares(), **options})
         self.serve(make=lambda epoch, i: {"a": i} if i < 60 else {"b": i})  # behind the ring

@@ -243,6 +243,37 @@ tsocket.Producer(batches(), "forks", fields=["index"], epoch_samples=100, join_g
         loader.close()
         self.end(thread)
 
+    def test_limits_are_said_before_the_name_is_taken(self):
+        raised_here = []  # an exception that is kept keeps the frames in which it was raised
+        for options, why in (({"epochs": -1}, "epochs is -1"), ({"ring": -5}, "ring is -5"), ({"ring": 0}, "ring is 0"),
+                             ({"max_batch": 0}, "max_batch"), ({"wait_for": -1}, "wait_for"), ({"max_hold": -1}, "max_hold"),
+                             ({"epoch_samples": 1.5}, "epoch_samples"),
+                             ({"loader": [numpy.zeros((2,) + 7 * (1,))]}, "7 dimensions"),
+                             ({"loader": [{str(i): numpy.zeros(2) for i in range(17)}]}, "17 fields"),
+                             ({"loader": [{65 * "n": numpy.zeros(2)}]}, "64 bytes"),
+                             ({"loader": [numpy.zeros(2, bool)]}, "use uint8"),
+                             ({"loader": [torch.zeros(2, dtype=torch.bool)]}, "use uint8")):
+            with self.subTest(why), self.assertRaisesRegex(tsocket.Invalid, why) as raised:
+                tsocket.Producer(**{"loader": [numpy.zeros(2)], "name": "limits", **options})
+            raised_here.append(raised.exception)
+        tsocket.Producer([numpy.zeros(2)], "limits").close()
+
+    def test_what_a_loader_gives_is_served_as_it_is(self):
+        numbers = torch.arange(6, dtype=torch.float32).bfloat16()
+        source = self.serve([{"x": numbers}], epochs=1)
+        first = self.loader(batch_size=6)
+        batch = next(iter(first))
+        thread = self.serve([batch], name="second", epochs=1)
+        loader = self.loader("second", batch_size=3)
+        self.assertEqual(loader.fields[0].dtype, "bfloat16")
+        got = [bits for part in loader for bits in part["x"].memoryview().tolist()]
+        self.assertEqual(got, [bits & 0xffff for bits in numbers.view(torch.int16).tolist()])
+        loader.close()
+        self.end(thread)
+        batch.release()
+        first.close()
+        self.end(source)
+
     def test_a_name_belongs_to_one(self):
         with tsocket.Producer([numpy.zeros(2)], "one"):
             with self.assertRaises(tsocket.Busy):
