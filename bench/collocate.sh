@@ -61,6 +61,10 @@ parse() {
             ;;
         esac
     done
+    [ "$epochs" -ge 2 ] || {
+        echo "collocate.sh: --epochs $epochs: 2 or more are needed, as the first one is not counted" >&2
+        exit 2
+    }
 }
 
 clean_up() {
