@@ -205,7 +205,7 @@ TSOCKET_API int tsocket_producer_end_epoch(struct tsocket_producer *producer, co
  */
 TSOCKET_API int tsocket_producer_finish(struct tsocket_producer *producer, uint32_t stream);
 
-/* The run cannot go on (the disk fails): wait() returns `error` and consumers are told. `why` is logged. */
+/* The run cannot go on (the disk fails): wait() returns `error` with `why`, and consumers are told it. */
 TSOCKET_API void tsocket_producer_fail(struct tsocket_producer *producer, int error, const char *why);
 
 /*

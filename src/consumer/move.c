@@ -354,12 +354,16 @@ static int gone(const struct tsocket *ts)
         [TSI_RUNNING] = "has died",
         [TSI_FINISHED] = "has ended",
         [TSI_CLOSING] = "is closing: it was told to stop",
-        [TSI_FAILED] = "has given up; its log says why",
+        [TSI_FAILED] = "has given up",
     };
     enum tsi_state state = tsi_control_state(ts->ring->control);
+    char said[TSI_WHY_MAX] = "";
 
-    return tsi_fail(TSOCKET_GONE, "the daemon %s %s", ts->welcome.daemon,
-                    (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0]);
+    if (state == TSI_FAILED)
+        tsi_control_why(ts->ring->control, said);
+    return tsi_fail(TSOCKET_GONE, "the daemon %s %s%s%s", ts->welcome.daemon,
+                    (size_t)state < sizeof(why) / sizeof(why[0]) ? why[state] : why[0], said[0] != '\0' ? ": " : "",
+                    said);
 }
 
 /* Pointers must go on to mean what they meant. */

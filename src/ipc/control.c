@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control.h"
 
+#include <string.h>
+
+#include "log.h"
+
 uint64_t tsi_control_bytes(uint64_t capacity)
 {
     uint64_t bytes = TSI_CONTROL_BYTES + (capacity + 1) * sizeof(uint64_t);
@@ -69,6 +73,14 @@ void tsi_control_set_state(struct tsi_control *control, enum tsi_state state)
     atomic_store_explicit(&control->state, state, memory_order_release);
 }
 
+void tsi_control_fail(struct tsi_control *control, const char *why)
+{
+    if (tsi_control_state(control) == TSI_FAILED)
+        return;
+    tsi_log_quote(why, control->why, sizeof(control->why));
+    tsi_control_set_state(control, TSI_FAILED);
+}
+
 void tsi_control_summon(struct tsi_control *control, uint32_t seat, bool on)
 {
     _Atomic uint64_t *word = &control->summoned[seat / 64];
@@ -104,6 +116,12 @@ int tsi_control_still_holds(const struct tsi_control *control, uint64_t position
 enum tsi_state tsi_control_state(const struct tsi_control *control)
 {
     return (enum tsi_state)atomic_load_explicit(&control->state, memory_order_acquire);
+}
+
+void tsi_control_why(const struct tsi_control *control, char why_out[TSI_WHY_MAX])
+{
+    memcpy(why_out, control->why, TSI_WHY_MAX);
+    why_out[TSI_WHY_MAX - 1] = '\0';
 }
 
 bool tsi_control_summoned(const struct tsi_control *control, uint32_t seat)

@@ -40,6 +40,7 @@
 #define TSI_CONTROL_VERSION UINT32_C(2)
 #define TSI_CONTROL_BYTES   4096u /* of the page, without the words behind it */
 #define TSI_SEATS           4096u
+#define TSI_WHY_MAX         256u
 #define TSI_EPOCHS          64u        /* epochs that can be in a ring at once */
 #define TSI_LEN_OPEN        UINT64_MAX /* len of an epoch whose end the producer does not know yet */
 
@@ -65,6 +66,7 @@ struct tsi_control {
     _Alignas(64) _Atomic uint64_t floor;
     _Alignas(64) struct tsi_control_epoch epochs[TSI_EPOCHS]; /* epoch e is at e % TSI_EPOCHS */
     _Atomic uint64_t summoned[TSI_SEATS / 64];                /* a bit per seat; relaxed: the messages do the rest */
+    char why[TSI_WHY_MAX]; /* constant once the state is TSI_FAILED, and then not empty where there is a reason */
 };
 
 static_assert(offsetof(struct tsi_control, state) == 8, "the page is shared between builds");
@@ -73,6 +75,7 @@ static_assert(offsetof(struct tsi_control, begun) == 72, "the page is shared bet
 static_assert(offsetof(struct tsi_control, floor) == 128, "the page is shared between builds");
 static_assert(offsetof(struct tsi_control, epochs) == 192, "the page is shared between builds");
 static_assert(offsetof(struct tsi_control, summoned) == 1216, "the page is shared between builds");
+static_assert(offsetof(struct tsi_control, why) == 1728, "the page is shared between builds");
 static_assert(sizeof(struct tsi_control) <= TSI_CONTROL_BYTES, "the page is one page");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "a lock inside shared memory could be held by the dead");
 
@@ -90,6 +93,8 @@ void tsi_control_shorten(struct tsi_control *control, uint64_t epoch, uint64_t l
 void tsi_control_publish(struct tsi_control *control, uint64_t head);
 void tsi_control_raise_floor(struct tsi_control *control, uint64_t floor);
 void tsi_control_set_state(struct tsi_control *control, enum tsi_state state);
+/* To TSI_FAILED; `why` is cut to fit, and what is not printable ASCII in it is quoted. Again: nothing. */
+void tsi_control_fail(struct tsi_control *control, const char *why);
 void tsi_control_summon(struct tsi_control *control, uint32_t seat, bool on);
 /* Before the head that passes `position` is published. */
 void tsi_control_note_removed(struct tsi_control *control, uint64_t capacity, uint64_t position, uint64_t removed);
@@ -108,6 +113,8 @@ struct tsi_sight tsi_control_look(const struct tsi_control *control, uint64_t ep
 int tsi_control_still_holds(const struct tsi_control *control, uint64_t position);
 
 enum tsi_state tsi_control_state(const struct tsi_control *control);
+/* After TSI_FAILED was seen: the reason, one line, maybe empty. The page is another process's: it may lack its end. */
+void tsi_control_why(const struct tsi_control *control, char why_out[TSI_WHY_MAX]);
 bool tsi_control_summoned(const struct tsi_control *control, uint32_t seat);
 
 /* Samples that the epoch had lost when head passed `position`, which the reader has seen below head. */

@@ -537,7 +537,7 @@ void tsocket_producer_fail(struct tsocket_producer *producer, int error, const c
         return;
     pthread_mutex_lock(&producer->lock);
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsp_stream_set_state(producer->streams[i], TSI_FAILED);
+        tsp_stream_fail(producer->streams[i], why);
     tsp_engine_end(producer, error != TSOCKET_OK ? error : TSOCKET_ESYSTEM, why);
     pthread_mutex_unlock(&producer->lock);
 }

@@ -543,6 +543,13 @@ void tsp_stream_set_state(struct tsp_stream *stream, enum tsi_state state)
         tsi_control_set_state(stream->sides[i]->control, state);
 }
 
+void tsp_stream_fail(struct tsp_stream *stream, const char *why)
+{
+    tsi_control_fail(stream->control, why);
+    for (uint32_t i = 0; i < stream->n_sides; i++)
+        tsi_control_fail(stream->sides[i]->control, why);
+}
+
 void tsp_stream_drain(struct tsp_stream *stream)
 {
     uint64_t last = stream->filler.epoch;

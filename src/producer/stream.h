@@ -108,8 +108,9 @@ bool tsp_stream_is_over(const struct tsp_stream *stream);
 /* The last sample that was made is the stream's last. TSOCKET_EINVAL: some are being made. */
 int tsp_stream_finish(struct tsp_stream *stream);
 
-/* What consumers see on the pages of all its rings when the lifeline ends. */
+/* What consumers see on the pages of all its rings when the lifeline ends; where it failed, with the reason. */
 void tsp_stream_set_state(struct tsp_stream *stream, enum tsi_state state);
+void tsp_stream_fail(struct tsp_stream *stream, const char *why);
 
 /* The epoch that is being made is the last one. */
 void tsp_stream_drain(struct tsp_stream *stream);

@@ -98,7 +98,7 @@ static void answer_places(struct tsocket_producer *producer, struct tsp_stream *
 static void fail(struct tsocket_producer *producer, int error)
 {
     for (uint32_t i = 0; i < producer->n_streams; i++)
-        tsp_stream_set_state(producer->streams[i], TSI_FAILED);
+        tsp_stream_fail(producer->streams[i], tsocket_last_error());
     tsp_engine_end(producer, error, tsocket_last_error());
 }
 

@@ -144,7 +144,7 @@ class MapProducerTest(PythonTest):
     def test_a_sample_that_cannot_be_made_ends_the_run_or_is_left_out(self):
         self.serve(Squares(bad=(50,)), epochs=1)
         loader = self.loader(batch_size=10)
-        with self.assertRaises(tsocket.Gone):
+        with self.assertRaisesRegex(tsocket.Gone, "given up: .*picture 50 is torn"):
             self.indices(loader)
         self.thread.join(patient(20))
         self.assertIn("picture 50 is torn", str(self.errors[0]))

@@ -182,7 +182,7 @@ tsocket.Producer(batches(), "forks", fields=["index"], epoch_samples=100, join_g
         thread = self.serve(broken(), epochs=1, fields=["index"])
         loader = self.loader(batch_size=2)
         attached.set()
-        with self.assertRaisesRegex(tsocket.Gone, "given up"):
+        with self.assertRaisesRegex(tsocket.Gone, "given up: KeyError: 'the disk is gone'"):
             collect(loader)
         loader.close()
         thread.join(patient(20))

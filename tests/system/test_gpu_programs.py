@@ -126,6 +126,12 @@ class GpuProgramsTest(SystemTest):
             self.assertEqual((run["trainers"], len(run["samples_per_s"])), (2, 2))
             self.assertEqual(run["sum"], sum(run["samples_per_s"]))
 
+    def test_one_epoch_is_refused(self):
+        self.environment.update(BUILD=BUILD, TSOCKET_NO_BUILD="1")
+        done = self.collocate("--epochs", "1")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--epochs 1: 2 or more", done.stderr)
+
     def test_in_mig_instances_each_trainer_has_its_own(self):
         tools = os.path.join(self.folder, "tools")
         os.mkdir(tools)
