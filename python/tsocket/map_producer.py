@@ -84,10 +84,10 @@ class MapProducer(Engine):
         An error of the dataset ends the run for the loaders as well, and is raised here."""
         with self._lock:
             if not self._closing and not self._threads:
-                self._threads = [threading.Thread(target=self._fill, name=f"tsocket-{i}", daemon=True)  # close() joins them
-                                 for i in range(self._n_threads)]
-                for thread in self._threads:
+                for i in range(self._n_threads):
+                    thread = threading.Thread(target=self._fill, name=f"tsocket-{i}", daemon=True)  # close() joins it
                     thread.start()
+                    self._threads.append(thread)
         try:
             self.join()
         except Error:
