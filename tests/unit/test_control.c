@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "ipc/control.h"
@@ -32,6 +33,29 @@ static void a_look_tells_what_was_published(void **state)
     assert_true(tsi_control_still_holds(&control, 5));
     tsi_control_set_state(&control, TSI_FINISHED);
     assert_int_equal(tsi_control_state(&control), TSI_FINISHED);
+}
+
+static void a_failure_is_told_with_its_first_reason(void **state)
+{
+    static struct tsi_control control;
+    char why[TSI_WHY_MAX], longer[2 * TSI_WHY_MAX];
+
+    (void)state;
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    tsi_control_init(&control);
+    tsi_control_fail(&control, "torn\nin two");
+    tsi_control_fail(&control, "another");
+    assert_int_equal(tsi_control_state(&control), TSI_FAILED);
+    tsi_control_why(&control, why);
+    assert_string_equal(why, "torn\\x0ain two");
+    tsi_control_init(&control);
+    tsi_control_fail(&control, longer);
+    tsi_control_why(&control, why);
+    assert_in_range(strlen(why), TSI_WHY_MAX - 10, TSI_WHY_MAX - 1);
+    memset(control.why, 'x', sizeof(control.why)); /* a page that somebody has spoilt */
+    tsi_control_why(&control, why);
+    assert_int_equal(strlen(why), TSI_WHY_MAX - 1);
 }
 
 enum {
@@ -100,6 +124,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_look_tells_what_was_published),
+        cmocka_unit_test(a_failure_is_told_with_its_first_reason),
         cmocka_unit_test(a_reader_beside_the_writer_sees_only_what_was_published),
     };
 
