@@ -66,7 +66,7 @@ class Batch(Mapping):
         if self._window is None:
             raise Invalid("this batch has been released, for the next one was asked for; keep() it before, or keep the "
                           "arrays that are needed")
-        return self._window
+        return self._window.check()
 
     def keep(self) -> "Batch":
         """Holds the batch until release(), or until it and all that was made of it are gone."""
@@ -85,7 +85,7 @@ class Batch(Mapping):
         if window is not None:
             if stream is not None:
                 number = stream_number(stream)
-                window.stream = None if number == NO_STREAM else number
+                window.hold.stream = None if number == NO_STREAM else number
             handle, number = window.handle, window.batch.id
             del window
             handle.say(number)
@@ -94,7 +94,7 @@ class Batch(Mapping):
         """It has not been read, and comes again."""
         window, self._window = self._window, None
         assert window is not None
-        window.put_back()
+        window.handle.put_back(window)
 
     def _let_go(self) -> None:
         self._window = None

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _library
 from ._batch import Batch, FieldPlace
@@ -21,6 +21,7 @@ from .errors import Error, Gone, Held, Invalid, Lost, ResumeError, StreamEnd, Ti
 SLICE_MS = 100  # the longest wait in one piece: a signal that comes just before it is noticed after so long
 FOREVER_S = 1e9
 STATE_VERSION = 2
+_PASSING = (_library.EAGAIN, _library.EINTR, _library.EHELD)  # answers after which the library is asked again
 
 Shard = Union[None, str, Tuple[int, int]]
 State = Union[str, Mapping[str, Any]]
@@ -206,8 +207,11 @@ class Loader:
         """This trainer's number of the epoch whose batch comes next, which is not taken; None at an epoch's end."""
         self._pass_current()
         if self._target is None:
-            raw = self._wait_for(self._handle.look)
-            return raw.own_epoch + self._first_own_epoch if raw is not None else None
+            window = self._receive()
+            if window is None:
+                return None
+            self._handle.put_back(window)
+            return window.batch.own_epoch + self._first_own_epoch
         before = (self._place, self._target)
         batch = self._go_to_target()
         if batch is None:
@@ -224,15 +228,15 @@ class Loader:
         else:
             window = self._receive()
             batch = self._batch(window, 0) if window is not None else None
-        self._local.batch = batch
+        self._local.batch, self._local.coming = batch, None
         return batch
 
     def _pass_current(self) -> None:
         """The batch that this thread was given last is not read any more."""
         current: Optional[Batch] = getattr(self._local, "batch", None)
         if current is not None:
-            self._local.batch = None
             current._pass()
+            self._local.batch = None
 
     def _batch(self, window: Window, skip: int) -> Batch:
         raw = window.batch
@@ -244,39 +248,52 @@ class Loader:
         return raw.first + (self.world - self.rank) * self.batch_size
 
     def _receive(self) -> Optional[Window]:
-        """The next window of the library's; None at an epoch's end."""
-        raw = self._wait_for(self._handle.next)
-        return self._window(raw) if raw is not None else None
-
-    def _wait_for(self, take: Callable[[int, _library.Batch], int]) -> Optional[_library.Batch]:
-        """The next batch by Handle.next or look; None at an epoch's end. Signals are handled while it waits."""
+        """The next window of the library's, which comes again until it has been handed out (`coming` is None), put back or
+        passed over, for a signal's exception may come between; None at an epoch's end."""
         if self._over:
             raise StreamEnd(f"{self.name}: {self._epochs} epochs had been read when the state was taken")
+        window: Optional[Window] = getattr(self._local, "coming", None)
+        if window is None or window.hold.freed:
+            self._local.coming = None
+            self._local.coming = window = self._window()
+        rc = self._wait_for(window)
+        if rc == _library.OK:
+            return window
+        if rc == _library.EPOCH_END:
+            self._place, self._local.coming = (self._place[0] + 1, 0), None
+            return None
+        failure = self._failure(rc)
+        try:
+            self._local.coming = window = None
+            raise failure
+        finally:
+            del failure  # or it would keep itself alive, by its traceback
+
+    def _wait_for(self, window: Window) -> int:
+        """The library's answer. Signals are handled while it waits."""
+        answer = window.hold.answer
+        if answer and answer[0] not in _PASSING:  # to a call that was cut short
+            return answer[0]
         deadline = time.monotonic() + (FOREVER_S if self._timeout is None else self._timeout)
-        raw = _library.Batch()
         collected = False
         timeout_ms = 0  # first without the clock: most of the time it is there
         while True:
-            rc = take(timeout_ms, raw)
-            if rc == _library.OK:
-                return raw
-            if rc == _library.EPOCH_END:
-                self._place = (self._place[0] + 1, 0)
-                return None
-            if rc == _library.EHELD and not collected:
+            answer.clear()
+            rc = self._handle.next(timeout_ms, window)
+            if rc not in _PASSING or (rc == _library.EHELD and collected):
+                return rc
+            if rc == _library.EHELD:
                 gc.collect()  # what is held by dead cycles alone is not held
                 collected = True
-            elif rc not in (_library.EAGAIN, _library.EINTR):
-                raise self._failure(rc)
             left_ms = (deadline - time.monotonic()) * 1000
             if left_ms <= 0:
                 raise Timeout(f"{self.name}: no batch came within {self._timeout:g} s")
             timeout_ms = min(SLICE_MS, math.ceil(left_ms))
 
-    def _window(self, raw: _library.Batch) -> Window:
+    def _window(self) -> Window:
         if self._stream is not None:
-            return Window(self._handle, raw, self._stream if self._stream != NO_STREAM else None, fixed=True)
-        return Window(self._handle, raw, LEGACY_STREAM if self._device is not None else None)
+            return self._handle.window(self._stream if self._stream != NO_STREAM else None, fixed=True)
+        return self._handle.window(LEGACY_STREAM if self._device is not None else None)
 
     def _failure(self, rc: int) -> Error:
         if rc == _library.ELAPPED and self._options.on_lag != _library.ON_LAG["detach"]:
@@ -285,8 +302,8 @@ class Loader:
         if rc != _library.EHELD:
             return _library.error_of(rc)
         return Held(f"{self.name}: {self.held} batches are held, by arrays or tensors that were made of them or by keep(), "
-                    "and with the next one there would be more than `hold` says; copy what is to be kept, or open the "
-                    "loader with a larger hold=")
+                    "and with the next one there would be more than `hold` says, which counts from the oldest of them: those "
+                    "after it too that were released; copy what is to be kept, or open the loader with a larger hold=")
 
     # --- pause
 
@@ -380,6 +397,7 @@ class Loader:
                 return None
             raw = window.batch
             if (raw.epoch, self._end_of(raw)) <= (epoch, sample):
+                self._local.coming = None
                 continue
             round_begin = raw.first - self.rank * self.batch_size
             skip = sample - round_begin if raw.epoch == epoch else 0
@@ -387,10 +405,12 @@ class Loader:
                 raise ResumeError(f"{self.name}: the state is of epoch {epoch}, sample {sample}, where no batch of this "
                                   f"loader begins (the next is at epoch {raw.epoch}, sample {raw.first}); resume ranks "
                                   "with the batch size and the number of ranks that were saved")
-            self._target = None
             if skip >= raw.count:
+                self._local.coming = None
                 continue
-            return self._batch(window, skip)
+            batch = self._batch(window, skip)
+            self._target = None
+            return batch
 
     # --- the end
 
@@ -403,6 +423,9 @@ class Loader:
         batch = getattr(self._local, "batch", None)
         if batch is not None:
             batch._let_go()
+        coming: Optional[Window] = getattr(self._local, "coming", None)
+        if coming is not None:
+            coming.abandon()
         self._local = threading.local()
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ import torch
 
 from . import _library, loader
 from ._array import Array, HostArray
+from ._batch import Batch
 from ._device import DeviceArray, stream_number
 from ._pool import Pool
 from .errors import Invalid, Lost
@@ -148,16 +149,13 @@ class Loader:
         self.loader.load_state_dict(state)
 
     def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
-        for batch in self.loader:
-            tensors = [self._tensor(name, batch[name]) for name in self._names]
-            if self._targets is not None:
-                tensors.append(self._targets_of(view(batch["index"].to_host()).clone()))
-            try:
-                batch.release()
-            except Lost:  # while it was copied: the copy is thrown away, and the batch comes again
-                continue
-            yield tuple(tensors)
-            del tensors
+        return _Epoch(self, iter(self.loader))
+
+    def _tensors_of(self, batch: Batch) -> Tuple[Any, ...]:
+        tensors = [self._tensor(name, batch[name]) for name in self._names]
+        if self._targets is not None:
+            tensors.append(self._targets_of(view(batch["index"].to_host()).clone()))
+        return tuple(tensors)
 
     def pause(self) -> None:
         """As tsocket.Loader.pause."""
@@ -268,6 +266,27 @@ class Loader:
         if not isinstance(targets, torch.Tensor):
             targets = self._targets = torch.as_tensor(targets)
         return targets[index].to(self._device)
+
+
+class _Epoch:
+    """The rest of an epoch. No generator, which an error such as Timeout would end."""
+
+    def __init__(self, loader: Loader, batches: Iterator[Batch]) -> None:
+        self._loader = loader
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
+        return self
+
+    def __next__(self) -> Tuple[Any, ...]:
+        while True:
+            batch = next(self._batches)
+            tensors = self._loader._tensors_of(batch)
+            try:
+                batch.release()
+                return tensors
+            except Lost:  # while it was copied: the copy is thrown away, and the batch comes again
+                continue
 
 
 def _is_picture(dtype: str, shape: Tuple[int, ...]) -> bool:
