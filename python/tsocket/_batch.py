@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 from . import _library
 from ._array import Array, HostArray
 from ._device import NO_STREAM, DeviceArray, stream_number
-from ._handle import Window
+from ._handle import Window, not_copied
 from .errors import Invalid
 
 FieldPlace = Tuple[int, _library.Dtype, Tuple[int, ...]]  # number, dtype, shape of a sample
@@ -47,6 +47,8 @@ class Batch(Mapping):
         if self._device is None:
             return HostArray(address, dtype, (self.count, *shape), window)
         return DeviceArray(address, dtype, (self.count, *shape), window, self._device, number)
+
+    __reduce_ex__ = not_copied
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

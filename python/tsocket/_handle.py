@@ -34,6 +34,12 @@ from .errors import Error, Forked, Invalid, Lost
 _handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
 
 
+def not_copied(*_: object) -> NoReturn:
+    """__reduce_ex__ of what lies in the ring."""
+    raise TypeError("this lies in the ring that the loader of this process reads: it cannot be copied or pickled; copy its "
+                    "numbers, with numpy.array(...) or clone()")
+
+
 class Hold:
     """What a handle knows of a window: it is asked for, then live, then free."""
 
@@ -97,9 +103,7 @@ class Window:
                           "behind one of them only; let one wait for the other, and name that one: Loader(..., stream=...)")
         self._reader = self.hold.stream = stream
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a batch lies in the ring of this process's loader: it cannot be copied or pickled; copy its arrays, "
-                        "with numpy.array or clone()")
+    __reduce_ex__ = not_copied
 
 
 class _Attached:

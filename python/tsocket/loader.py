@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import numbers
+import operator
 import os
 import sys
 import threading
 import time
 import warnings
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
 from . import _library
 from ._batch import Batch, FieldPlace
@@ -20,6 +22,7 @@ from .errors import Error, Gone, Held, Invalid, Lost, ResumeError, StreamEnd, Ti
 
 SLICE_MS = 100  # the longest wait in one piece: a signal that comes just before it is noticed after so long
 FOREVER_S = 1e9
+RECONNECT_MAX_S = 2e6  # in milliseconds it is a C int
 STATE_VERSION = 2
 _PASSING = (_library.EAGAIN, _library.EINTR, _library.EHELD)  # answers after which the library is asked again
 
@@ -87,13 +90,14 @@ class Loader:
         self.batch_size = _positive("batch_size", batch_size)
         self.rank, self.world = resolve_shard(shard)
         self._last = last
-        self._timeout = timeout
-        self._connect_timeout = connect_timeout
+        self._timeout = _seconds("timeout", timeout)
+        self._connect_timeout = _seconds("connect_timeout", connect_timeout)
+        _seconds("reconnect", reconnect, RECONNECT_MAX_S)
         self._epochs = epochs
         self._options = _options(hold, last, join, (self.rank, self.world), epochs, fields, consumer_name)
         self._options.reconnect_ms = -1 if reconnect is None else round(reconnect * 1000)
         self._options.on_lag = _choice("on_lag", on_lag, _library.ON_LAG)
-        self._options.max_lag = max_lag
+        self._options.max_lag = _integer("max_lag", max_lag, 0, 2 ** 64 - 1)
         self._options.device = device.encode() if device is not None else None
         self._stream = stream_number(stream) if stream is not None else None
         state = _state_of(resume) if resume is not None else {"token": None, "own_epoch": 0}
@@ -231,6 +235,11 @@ class Loader:
         self._local.batch, self._local.coming = batch, None
         return batch
 
+    def _unreleased(self) -> Optional[Batch]:
+        """The batch that this thread was given last, if it has not been released."""
+        current: Optional[Batch] = getattr(self._local, "batch", None)
+        return current if current is not None and current._window is not None else None
+
     def _pass_current(self) -> None:
         """The batch that this thread was given last is not read any more."""
         current: Optional[Batch] = getattr(self._local, "batch", None)
@@ -342,7 +351,11 @@ class Loader:
         `batch`, which is not released yet, where batches are fetched ahead of what is trained on."""
         if batch is None and self._target is not None:
             return dict(self._target)
-        raw = batch._held().batch if batch is not None else None
+        window = batch._held() if batch is not None else None
+        if window is not None and window.handle is not self._handle:
+            raise Invalid(f"{self.name}: state_dict is asked for the place after a batch of another loader, or of this one "
+                          "before load_state_dict; ask the loader that it came from")
+        raw = window.batch if window is not None else None
         epoch, sample = (raw.epoch, self._end_of(raw)) if raw is not None else self._place
         token = self._handle.token(raw)
         if token is None:
@@ -363,6 +376,8 @@ class Loader:
         that has no tokens (a Python producer's) is past that place. There, what lies before is received and left unread,
         and whether it is the same data in the same order is not checked.
         """
+        if self._handle.closed:
+            raise Invalid("this loader is closed; open one with resume=state")
         state = _state_of(state)
         if state["token"] is None:
             self._leave_out(state)
@@ -442,6 +457,10 @@ class Loader:
             warnings.warn(f"{self.name}: closed after {self._handle.unsaid} batches were written over while they were held; "
                           "what was computed from them is worthless", RuntimeWarning, stacklevel=2)
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a loader is attached to its daemon by this process: it cannot be copied or pickled; open another one, "
+                        "with resume=loader.state_dict() where it is to go on from here")
+
     def __enter__(self) -> "Loader":
         return self
 
@@ -466,9 +485,24 @@ class _Epoch:
         return batch
 
 
+def _integer(what: str, value: Any, first: int, last: int) -> int:
+    """Of anything that is a whole number, NumPy's too."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = first - 1
+    if not first <= number <= last:
+        raise Invalid(f"{what} is {value!r}; it must be a whole number from {first} to {last}")
+    return number
+
+
 def _positive(what: str, value: int) -> int:
-    if not 1 <= value < 2 ** 32:
-        raise Invalid(f"{what} is {value}; it must be from 1 to {2 ** 32 - 1}")
+    return _integer(what, value, 1, 2 ** 32 - 1)
+
+
+def _seconds(what: str, value: Optional[float], limit_s: float = FOREVER_S) -> Optional[float]:
+    if value is not None and not (isinstance(value, numbers.Real) and 0 <= value <= limit_s):
+        raise Invalid(f"{what} is {value!r}; it must be from 0 to {limit_s:g} seconds, or None: no limit")
     return value
 
 
@@ -492,10 +526,10 @@ def resolve_shard(shard: Shard) -> Tuple[int, int]:
     if shard is None:
         return 0, 1
     if shard != "auto":
-        rank, world = shard
-        if not 0 <= rank < world:
-            raise Invalid(f"shard is ({rank}, {world}); 0 <= rank < world is needed")
-        return int(rank), int(world)
+        if not isinstance(shard, (tuple, list)) or len(shard) != 2:
+            raise Invalid(f"shard is {shard!r}; it must be (rank, world), \"auto\" or None")
+        world = _positive("shard's world", shard[1])
+        return _integer("shard's rank", shard[0], 0, world - 1), world
     for rank_name, world_name in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
         if rank_name in os.environ and world_name in os.environ:
             return resolve_shard((int(os.environ[rank_name]), int(os.environ[world_name])))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
@@ -82,6 +83,7 @@ class Loader:
         self._targets = targets
         self._zero_copy = zero_copy
         self._pools: Dict[int, Pool] = {}
+        self._ready = threading.local()  # what is converted and not handed out yet
         options.setdefault("device", str(self._device) if self._device.type == "cuda" else "host")
         self.loader = loader.Loader(name, batch_size, **options)
         try:
@@ -147,6 +149,7 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """As tsocket.Loader.load_state_dict; `resume` does the same at once, as ranks need it."""
         self.loader.load_state_dict(state)
+        self._ready = threading.local()
 
     def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
         return _Epoch(self, iter(self.loader))
@@ -174,7 +177,10 @@ class Loader:
         return self.loader.epochs()
 
     def close(self) -> None:
+        self._ready = threading.local()
         self.loader.close()
+
+    __reduce_ex__ = loader.Loader.__reduce_ex__
 
     def __enter__(self) -> "Loader":
         return self
@@ -279,14 +285,19 @@ class _Epoch:
         return self
 
     def __next__(self) -> Tuple[Any, ...]:
+        ready = self._loader._ready
         while True:
-            batch = next(self._batches)
-            tensors = self._loader._tensors_of(batch)
+            if getattr(ready, "tensors", None) is None:
+                # one that a signal's exception kept from being converted is given to nobody else
+                ready.batch = self._loader.loader._unreleased() or next(self._batches)
+                ready.tensors = self._loader._tensors_of(ready.batch)
             try:
-                batch.release()
-                return tensors
+                ready.batch.release()
             except Lost:  # while it was copied: the copy is thrown away, and the batch comes again
+                ready.tensors = None
                 continue
+            tensors, ready.tensors, ready.batch = ready.tensors, None, None
+            return tensors
 
 
 def _is_picture(dtype: str, shape: Tuple[int, ...]) -> bool:
