@@ -311,8 +311,8 @@ class Loader:
         if rc != _library.EHELD:
             return _library.error_of(rc)
         return Held(f"{self.name}: {self.held} batches are held, by arrays or tensors that were made of them or by keep(), "
-                    "and with the next one there would be more than `hold` says, which counts from the oldest of them: those "
-                    "after it too that were released; copy what is to be kept, or open the loader with a larger hold=")
+                    "and with the next one there would be more than `hold` says, which counts from the oldest of them, and with "
+                    "it those after it that were released; copy what is to be kept, or open the loader with a larger hold=")
 
     # --- pause
 
