@@ -15,6 +15,7 @@ import math
 from typing import Any, List, Optional, Tuple
 
 from . import _dlpack
+from ._handle import Window, not_copied
 from ._library import Dtype
 
 
@@ -57,12 +58,16 @@ class Array:
     def __repr__(self) -> str:
         return f"<tsocket.{type(self).__name__} {self.dtype} {list(self.shape)}>"
 
+    __reduce_ex__ = not_copied
+
     def to_host(self) -> "HostArray":
         """The same in host memory: itself where it is there already, else a copy, which keeps no batch."""
         raise NotImplementedError
 
     def _interface(self, read_only: bool, typestr: Optional[str] = None) -> dict:
         """As numpy's array interface and CUDA's have it."""
+        if isinstance(self._owner, Window):
+            self._owner.check()
         typestr = typestr or self._dtype.typestr
         if not typestr:
             raise TypeError(f"numpy has no {self.dtype}; .memoryview() gives its bits, DLPack the numbers")
@@ -87,6 +92,8 @@ class HostArray(Array):
     def buffer(self) -> Any:
         """The memory as a flat ctypes array, which keeps the batch. Read-only, though ctypes does not know it: a write
         through it ends the process."""
+        if isinstance(self._owner, Window):
+            self._owner.check()
         memory = memory_type(self._dtype.ctype, math.prod(self.shape)).from_address(self._address)
         memory.owner = self._owner
         return memory

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 from . import _library
 from ._array import Array, HostArray
 from ._device import NO_STREAM, DeviceArray, stream_number
-from ._handle import Window
+from ._handle import Window, not_copied
 from .errors import Invalid
 
 FieldPlace = Tuple[int, _library.Dtype, Tuple[int, ...]]  # number, dtype, shape of a sample
@@ -48,6 +48,8 @@ class Batch(Mapping):
             return HostArray(address, dtype, (self.count, *shape), window)
         return DeviceArray(address, dtype, (self.count, *shape), window, self._device, number)
 
+    __reduce_ex__ = not_copied
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
 
@@ -66,7 +68,7 @@ class Batch(Mapping):
         if self._window is None:
             raise Invalid("this batch has been released, for the next one was asked for; keep() it before, or keep the "
                           "arrays that are needed")
-        return self._window
+        return self._window.check()
 
     def keep(self) -> "Batch":
         """Holds the batch until release(), or until it and all that was made of it are gone."""
@@ -85,7 +87,7 @@ class Batch(Mapping):
         if window is not None:
             if stream is not None:
                 number = stream_number(stream)
-                window.stream = None if number == NO_STREAM else number
+                window.hold.stream = None if number == NO_STREAM else number
             handle, number = window.handle, window.batch.id
             del window
             handle.say(number)
@@ -94,7 +96,7 @@ class Batch(Mapping):
         """It has not been read, and comes again."""
         window, self._window = self._window, None
         assert window is not None
-        window.put_back()
+        window.handle.put_back(window)
 
     def _let_go(self) -> None:
         self._window = None

@@ -66,10 +66,10 @@ class DeviceArray(Array):
 
     def to_host(self) -> HostArray:
         """A copy in host memory; waits for it. The batch is not kept by it."""
-        window = self._owner
+        window = self._owner.check()
         samples = window.batch.count
         memory = (ctypes.c_uint8 * max(1, samples * math.prod(self.shape[1:]) * self._dtype.size))()
-        window.handle.copy(window.batch, self._field, memory)
+        window.handle.copy(window, self._field, memory)
         skipped_bytes = self._address - (window.batch.data[self._field] or 0)
         return HostArray(ctypes.addressof(memory) + skipped_bytes, self._dtype, self.shape, memory)
 
@@ -77,7 +77,7 @@ class DeviceArray(Array):
         """Queues on `stream` tsocket_convert_on of these pictures [count, height, width, channels] to the address `to`."""
         self._owner.read_on(stream)
         count, height, width, _ = self.shape
-        self._owner.handle.convert_on(conversion, self._address, count, height * width, to, stream)
+        self._owner.handle.convert_on(self._owner.check(), conversion, self._address, count, height * width, to, stream)
 
     # --- DLPack and CUDA's array interface
 

@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A consumer's handle of libtsocket, made safe for Python: threads, forks, and memory that outlives whoever asked for it.
+"""A consumer's handle of libtsocket, made safe for Python: threads, forks, signals, and memory that outlives whoever
+asked for it.
 
 A window is one batch that the library has handed out. Everything that lies in its memory keeps a reference to it, and
-the window keeps the handle, so that reference counting decides when a batch is released and when the ring is unmapped:
+the window keeps the attachment, so that reference counting decides when a batch is released and when the ring is
+unmapped:
 
-    numpy array, memoryview, tensor --> Array --> Window --> Handle
+    numpy array, memoryview, tensor --> Array --> Window --> _Attachment <-- Handle, until it is closed
                                      Batch ---------^
 
-The last reference may die anywhere: in another thread, or in the garbage collector in the middle of a call on this very
-handle. So dying never waits for the lock; it leaves the window on a list, and whoever has the lock, or comes next,
-works it off.
+The last reference to a window may die anywhere: in another thread, in the garbage collector in the middle of a call on
+this very handle, or in the main thread just when Ctrl-C arrives, whose KeyboardInterrupt a finalizer would swallow. So
+a window's death runs no code at all. The handle has a list of holds, and whoever comes next (next, flush, held, release,
+pause, close) releases those whose window is gone.
+
+KeyboardInterrupt may be raised between any two steps, but not within a call of C code. Where the library's answer must
+not be lost on its way, `list.extend(map(call, ...))` makes the call and stores the answer in one step; what has been
+stored is looked at again by whoever comes next.
 """
 from __future__ import annotations
 
-import collections
 import ctypes
+import itertools
 import os
 import threading
 import weakref
-from typing import Deque, Dict, Optional, Tuple
+from typing import Callable, Dict, List, NoReturn, Optional, Tuple
 
 from . import _library
 from ._library import EAGAIN, EFORK, ELAPPED, EREFUSED, OK
@@ -27,19 +34,65 @@ from .errors import Error, Forked, Invalid, Lost
 _handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
 
 
-class Window:
-    """A batch of the library's that is held; released when nobody refers to it any more: at once where `stream` is None,
-    else behind the work of that stream (see _device.py)."""
+def not_copied(*_: object) -> NoReturn:
+    """__reduce_ex__ of what lies in the ring."""
+    raise TypeError("this lies in the ring that the loader of this process reads: it cannot be copied or pickled; copy its "
+                    "numbers, with numpy.array(...) or clone()")
 
-    __slots__ = ("batch", "handle", "stream", "_fixed", "_reader", "_unread", "__weakref__")
 
-    def __init__(self, handle: "Handle", batch: _library.Batch, stream: Optional[int] = None, fixed: bool = False) -> None:
-        self.batch = batch
-        self.handle = handle
+class Hold:
+    """What a handle knows of a window: it is asked for, then live, then free."""
+
+    __slots__ = ("batch", "answer", "freed", "stream", "window")
+
+    def __init__(self, window: "Window", stream: Optional[int]) -> None:
+        self.batch = _library.Batch()
+        self.answer: List[int] = []  # of tsocket_next, until it has been dealt with
+        self.freed: List[int] = []  # what came of giving it back
         self.stream = stream
+        self.window: Callable[[], Optional[Window]] = weakref.ref(window)
+
+    @property
+    def live(self) -> bool:
+        return self.answer == [OK] and not self.freed
+
+    def release(self, library: ctypes.CDLL, pointer: int) -> None:
+        if self.live:
+            call = library.tsocket_release if self.stream is None else library.tsocket_release_after
+            streams = () if self.stream is None else ((self.stream,),)
+            self.freed.extend(map(call, (pointer,), (self.batch,), *streams))
+
+
+def _nobody() -> None:
+    return None
+
+
+class Window:
+    """A batch of the library's, or room for the one that is asked for; released when nobody refers to it any more: at
+    once where `stream` is None, else behind the work of that stream (see _device.py)."""
+
+    __slots__ = ("handle", "hold", "attachment", "_fixed", "_reader", "__weakref__")
+
+    def __init__(self, handle: "Handle", attachment: "_Attachment", stream: Optional[int], fixed: bool) -> None:
+        self.handle = handle
+        self.attachment = attachment
+        self.hold = Hold(self, stream)
         self._fixed = fixed  # the loader's owner has named it
         self._reader: Optional[int] = None  # the stream that a reader has named
-        self._unread = False
+
+    @property
+    def batch(self) -> _library.Batch:
+        return self.hold.batch
+
+    def abandon(self) -> None:
+        """Nobody was given it: whoever refers to it still, such as the frames of an exception, does not read it."""
+        self.hold.window = _nobody
+
+    def check(self) -> "Window":
+        """Itself. Invalid: a finalizer has brought it back to life after the collector had given it up."""
+        if self.hold.freed:
+            raise Invalid("this batch has been released: it was part of a cycle of garbage, which a finalizer has kept")
+        return self
 
     def read_on(self, stream: int) -> None:
         """Somebody reads this memory on that stream. Invalid: somebody does on another one."""
@@ -48,16 +101,44 @@ class Window:
         if self._reader not in (None, stream):
             raise Invalid(f"this batch is read on stream {self._reader} already and now on {stream}, and can be released "
                           "behind one of them only; let one wait for the other, and name that one: Loader(..., stream=...)")
-        self._reader = self.stream = stream
+        self._reader = self.hold.stream = stream
 
-    def put_back(self) -> None:
-        """Unread, by whoever is the only one that refers to it: next gives it again."""
-        self.handle.put_back(self.batch)
-        self._unread = True
+    __reduce_ex__ = not_copied
 
-    def __del__(self) -> None:
-        if not self._unread:
-            self.handle.give_back(self.batch, self.stream)
+
+class _Attached:
+    """What is to be done when an attachment is over."""
+
+    def __init__(self, library: ctypes.CDLL, pointer: int, holds: List[Hold]) -> None:
+        self.library = library
+        self.pointer = pointer
+        self.holds = holds
+
+    def end(self) -> None:
+        for hold in self.holds:
+            hold.release(self.library, self.pointer)  # behind its stream: close waits for that
+        self.library.tsocket_close(self.pointer)
+
+
+_attached: Dict[int, _Attached] = {}
+_serial = itertools.count()
+
+
+class _Attachment(int):
+    """The key of an _Attached, which ends when this dies, if it has not before.
+
+    A number without attributes, which the collector of cycles does not look at: in a cycle that is garbage it dies after
+    everybody else's finalizers, which may still read the memory.
+    """
+
+    __slots__ = ()
+
+    def end(self, attached: Dict[int, _Attached] = _attached) -> None:  # at the exit the module's names may be gone
+        what = attached.pop(int(self), None)
+        if what is not None:
+            what.end()
+
+    __del__ = end
 
 
 class Handle:
@@ -65,57 +146,57 @@ class Handle:
 
     def __init__(self, name: str, batch_size: int, options: _library.Options) -> None:
         self._library = library = _library.load()
+        self._next = library.tsocket_next
+        self._holds: List[Hold] = []  # asked for, or not released yet
         pointer = ctypes.c_void_p()
         _library.check(library.tsocket_open(name.encode(), batch_size, options, ctypes.byref(pointer)))
-        self._next = library.tsocket_next
-        self._release = library.tsocket_release
-        self._release_after = library.tsocket_release_after
-        self._flush = library.tsocket_flush
-        self._close = library.tsocket_close
-        self._pointer = pointer
+        self._pointer: int = pointer.value or 0
+        self._attachment: Optional[_Attachment] = _Attachment(next(_serial))  # None: closed
+        _attached[int(self._attachment)] = _Attached(library, self._pointer, self._holds)
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._returned: Deque[Tuple[_library.Batch, Optional[int]]] = collections.deque()  # given back, not released yet
-        self._held = 0  # handed out, not released yet
         self.lost = 0  # batches that were written over while they were held
         self._unsaid: Dict[int, Error] = {}  # by the ids of batches, what nobody has been told of their release
-        self._closing = False
         self.info = _library.Info()
-        _library.check(library.tsocket_describe(pointer, ctypes.byref(self.info)))
+        _library.check(library.tsocket_describe(self._pointer, ctypes.byref(self.info)))
         _handles.add(self)
 
-    def next(self, timeout_ms: int, batch: _library.Batch) -> int:
-        """tsocket_next. With OK the batch must be given back. Raises Lost, once for each batch that was, and what has gone
-        wrong with a release."""
+    def window(self, stream: Optional[int] = None, fixed: bool = False) -> Window:
+        """Room for a batch, for next."""
         with self._lock:
-            rc = self._take(timeout_ms, batch)
-        if self._returned:
-            self._work_off()
-        return rc
+            window = Window(self, self._opened(), stream, fixed)
+            self._holds.append(window.hold)
+        return window
 
-    def look(self, timeout_ms: int, batch: _library.Batch) -> int:
-        """The same, but the batch is only described: next gives it."""
+    def next(self, timeout_ms: int, window: Window) -> int:
+        """tsocket_next into a window that has no answer yet; the answer stays in its hold. Raises Lost, once for each batch
+        that was, and what has gone wrong with a release."""
         with self._lock:
-            rc = self._take(timeout_ms, batch)
-            if rc == OK:
-                self._put_back(batch)
-        if self._returned:
-            self._work_off()
-        return rc
+            self._opened()
+            self._release_dropped()
+            if self._unsaid:
+                raise self._unsaid.pop(next(iter(self._unsaid)))
+            window.hold.answer.extend(map(self._next, (self._pointer,), (timeout_ms,), (window.hold.batch,)))
+        return window.hold.answer[0]
 
-    def put_back(self, batch: _library.Batch) -> None:
+    def put_back(self, window: Window) -> None:
         """tsocket_put_back."""
+        hold = window.hold
         with self._lock:
-            self._check_open()
-            self._put_back(batch)
+            self._opened()
+            hold.freed.extend(map(self._library.tsocket_put_back, (self._pointer,), (hold.batch,)))
+        _library.check(hold.freed[0])
 
-    def give_back(self, batch: _library.Batch, stream: Optional[int]) -> None:
-        """Nobody reads the batch any more, but for what is queued on the stream. Never waits."""
-        self._returned.append((batch, stream))
-        self._work_off()
+    def release_dropped(self) -> None:
+        """Releases what nobody refers to any more; who finds another call under way leaves it to the next one."""
+        if not self._lock.locked():  # it may be this thread's own, below a finalizer
+            with self._lock:
+                if self._attachment is not None:
+                    self._release_dropped()
 
     def say(self, number: int) -> None:
         """Raises what came of the release of the batch of that id (Lost), as far as is known, if nobody has been told."""
+        self.release_dropped()
         error = self._unsaid.pop(number, None)
         if error is not None:
             raise error
@@ -128,37 +209,38 @@ class Handle:
     @property
     def held(self) -> int:
         """Batches handed out and not released."""
-        return self._held
+        self.release_dropped()
+        return sum(hold.live and hold.window() is not None for hold in list(self._holds))
 
     @property
     def closed(self) -> bool:
-        return self._closing
+        return self._attachment is None
 
     def flush(self) -> None:
         """tsocket_flush."""
         with self._lock:
-            self._check_open()
-            self._release_returned()
-            self._flush(self._pointer)
+            self._opened()
+            self._release_dropped()
+            self._library.tsocket_flush(self._pointer)
 
     def pause(self) -> int:
         """tsocket_pause."""
         with self._lock:
-            self._check_open()
-            self._release_returned()
+            self._opened()
+            self._release_dropped()
             return self._library.tsocket_pause(self._pointer)
 
     def resume(self) -> int:
         """tsocket_resume."""
         with self._lock:
-            self._check_open()
+            self._opened()
             return self._library.tsocket_resume(self._pointer)
 
     def position(self) -> Tuple[int, int]:
         """tsocket_position: epoch and sample."""
         epoch, first = ctypes.c_uint64(), ctypes.c_uint64()
         with self._lock:
-            self._check_open()
+            self._opened()
             _library.check(self._library.tsocket_position(self._pointer, epoch, first))
         return epoch.value, first.value
 
@@ -166,7 +248,7 @@ class Handle:
         """tsocket_ended_epoch; None before the first."""
         ended = _library.Epoch()
         with self._lock:
-            self._check_open()
+            self._opened()
             rc = self._library.tsocket_ended_epoch(self._pointer, ended)
             if rc == EAGAIN:
                 return None
@@ -177,36 +259,36 @@ class Handle:
         """tsocket_token; None where the stream has none."""
         text = ctypes.create_string_buffer(_library.TOKEN_MAX + 1)
         with self._lock:
-            self._check_open()
+            self._opened()
             rc = self._library.tsocket_token(self._pointer, batch, text)
             if rc == EREFUSED:
                 return None
             _library.check(rc)
         return text.value.decode()
 
-    def copy(self, batch: _library.Batch, field: int, memory: "ctypes.Array") -> None:
-        """tsocket_copy."""
+    def copy(self, window: Window, field: int, memory: "ctypes.Array") -> None:
+        """tsocket_copy. With a handle that is closed, too: the window keeps the attachment."""
         with self._lock:
-            self._check_process()  # one that is closed stays as long as something is held
-            _library.check(self._library.tsocket_copy(self._pointer, batch, field, memory))
+            self._check_process()
+            _library.check(self._library.tsocket_copy(self._pointer, window.batch, field, memory))
 
-    def convert_on(self, conversion: _library.Conversion, address: int, images: int, pixels: int, to: int,
+    def convert_on(self, window: Window, conversion: _library.Conversion, address: int, images: int, pixels: int, to: int,
                    stream: int) -> None:
-        """tsocket_convert_on, of everything."""
+        """tsocket_convert_on, of everything. With a handle that is closed, too."""
         with self._lock:
-            self._check_process()  # one that is closed stays as long as something is held
-            _library.check(self._library.tsocket_convert_on(self._pointer, conversion, None, address, images, pixels, to, stream))
+            self._check_process()
+            _library.check(self._library.tsocket_convert_on(self._pointer, conversion, None, address, images, pixels, to,
+                                                            stream))
 
     def close(self) -> None:
-        """Closes now, or as soon as the last batch has been given back: until then its memory must stay as it is."""
+        """Closes now, or as soon as the last batch is gone: until then its memory must stay as it is."""
         with self._lock:
-            self._closing = True
-            self._release_returned()
-            self._close_if_over()
-
-    def __del__(self) -> None:
-        if getattr(self, "_pointer", None):
-            self._close(self._pointer)
+            if self._attachment is None:
+                return
+            self._release_dropped()
+            if not any(hold.live for hold in self._holds):
+                self._attachment.end()
+            self._attachment = None
 
     # --- with the lock held
 
@@ -215,55 +297,28 @@ class Handle:
             raise Forked("this loader was opened before a fork and belongs to the parent process; open one in the "
                          "child (with workers that fork, open it in the worker)")
 
-    def _check_open(self) -> None:
+    def _opened(self) -> _Attachment:
         self._check_process()
-        if self._closing:
+        if self._attachment is None:
             raise Invalid("this loader is closed")
+        return self._attachment
 
-    def _take(self, timeout_ms: int, batch: _library.Batch) -> int:
-        self._check_open()
-        if self._returned:
-            self._release_returned()
-        if self._unsaid:
-            raise self._unsaid.pop(next(iter(self._unsaid)))
-        rc = self._next(self._pointer, timeout_ms, batch)
-        if rc == OK:
-            self._held += 1
-        return rc
+    def _release_dropped(self) -> None:
+        for hold in list(self._holds):
+            if hold.window() is None or hold.freed:
+                hold.release(self._library, self._pointer)
+                self._note_release(hold)
+                self._holds.remove(hold)
 
-    def _put_back(self, batch: _library.Batch) -> None:
-        _library.check(self._library.tsocket_put_back(self._pointer, batch))
-        self._held -= 1
-
-    def _release_returned(self) -> None:
-        while self._returned:
-            self._release_one(*self._returned.popleft())
-
-    def _release_one(self, batch: _library.Batch, stream: Optional[int]) -> None:
+    def _note_release(self, hold: Hold) -> None:
         """What the driver refuses stays held, in the library alone, until it is closed: work may still read it."""
-        rc = self._release(self._pointer, batch) if stream is None else self._release_after(self._pointer, batch, stream)
-        self._held -= 1
-        if rc == ELAPPED:
+        rc = hold.freed[0] if hold.freed else OK  # else it was never handed out
+        number = hold.batch.id
+        if rc == ELAPPED and number not in self._unsaid:
+            self._unsaid[number] = Lost(str(_library.error_of(rc)))
             self.lost += 1
-            self._unsaid[batch.id] = Lost(str(_library.error_of(rc)))
-        elif rc not in (OK, EFORK):  # of a fork next says so as well
-            self._unsaid[batch.id] = _library.error_of(rc)
-
-    def _close_if_over(self) -> None:
-        if self._closing and self._held == 0 and self._pointer:
-            self._close(self._pointer)
-            self._pointer = ctypes.c_void_p()
-
-    # --- without it
-
-    def _work_off(self) -> None:
-        # Who finds the lock taken may go: its owner looks here once more after it has let go.
-        while self._returned and self._lock.acquire(blocking=False):
-            try:
-                self._release_returned()
-                self._close_if_over()
-            finally:
-                self._lock.release()
+        elif rc not in (OK, ELAPPED, EFORK):  # of a fork next says so as well
+            self._unsaid[number] = _library.error_of(rc)
 
 
 def _renew_locks() -> None:

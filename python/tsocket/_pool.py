@@ -25,7 +25,8 @@ class Pool:
         try:
             block = self._free.pop()
         except IndexError:
-            block = mmap.mmap(-1, self._len_bytes)
+            # not Python's default, which a forked child would share and write into
+            block = mmap.mmap(-1, self._len_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         memory = memory_type(ctypes.c_uint8, self._len_bytes).from_buffer(block)
         memory.owner = _Return(self._free, block)
         return memory

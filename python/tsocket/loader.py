@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import numbers
+import operator
 import os
 import sys
 import threading
 import time
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
 from . import _library
 from ._batch import Batch, FieldPlace
@@ -20,7 +22,9 @@ from .errors import Error, Gone, Held, Invalid, Lost, ResumeError, StreamEnd, Ti
 
 SLICE_MS = 100  # the longest wait in one piece: a signal that comes just before it is noticed after so long
 FOREVER_S = 1e9
+RECONNECT_MAX_S = 2e6  # in milliseconds it is a C int
 STATE_VERSION = 2
+_PASSING = (_library.EAGAIN, _library.EINTR, _library.EHELD)  # answers after which the library is asked again
 
 Shard = Union[None, str, Tuple[int, int]]
 State = Union[str, Mapping[str, Any]]
@@ -86,13 +90,14 @@ class Loader:
         self.batch_size = _positive("batch_size", batch_size)
         self.rank, self.world = resolve_shard(shard)
         self._last = last
-        self._timeout = timeout
-        self._connect_timeout = connect_timeout
+        self._timeout = _seconds("timeout", timeout)
+        self._connect_timeout = _seconds("connect_timeout", connect_timeout)
+        _seconds("reconnect", reconnect, RECONNECT_MAX_S)
         self._epochs = epochs
         self._options = _options(hold, last, join, (self.rank, self.world), epochs, fields, consumer_name)
         self._options.reconnect_ms = -1 if reconnect is None else round(reconnect * 1000)
         self._options.on_lag = _choice("on_lag", on_lag, _library.ON_LAG)
-        self._options.max_lag = max_lag
+        self._options.max_lag = _integer("max_lag", max_lag, 0, 2 ** 64 - 1)
         self._options.device = device.encode() if device is not None else None
         self._stream = stream_number(stream) if stream is not None else None
         state = _state_of(resume) if resume is not None else {"token": None, "own_epoch": 0}
@@ -206,8 +211,11 @@ class Loader:
         """This trainer's number of the epoch whose batch comes next, which is not taken; None at an epoch's end."""
         self._pass_current()
         if self._target is None:
-            raw = self._wait_for(self._handle.look)
-            return raw.own_epoch + self._first_own_epoch if raw is not None else None
+            window = self._receive()
+            if window is None:
+                return None
+            self._handle.put_back(window)
+            return window.batch.own_epoch + self._first_own_epoch
         before = (self._place, self._target)
         batch = self._go_to_target()
         if batch is None:
@@ -224,15 +232,20 @@ class Loader:
         else:
             window = self._receive()
             batch = self._batch(window, 0) if window is not None else None
-        self._local.batch = batch
+        self._local.batch, self._local.coming = batch, None
         return batch
+
+    def _unreleased(self) -> Optional[Batch]:
+        """The batch that this thread was given last, if it has not been released."""
+        current: Optional[Batch] = getattr(self._local, "batch", None)
+        return current if current is not None and current._window is not None else None
 
     def _pass_current(self) -> None:
         """The batch that this thread was given last is not read any more."""
         current: Optional[Batch] = getattr(self._local, "batch", None)
         if current is not None:
-            self._local.batch = None
             current._pass()
+            self._local.batch = None
 
     def _batch(self, window: Window, skip: int) -> Batch:
         raw = window.batch
@@ -244,39 +257,52 @@ class Loader:
         return raw.first + (self.world - self.rank) * self.batch_size
 
     def _receive(self) -> Optional[Window]:
-        """The next window of the library's; None at an epoch's end."""
-        raw = self._wait_for(self._handle.next)
-        return self._window(raw) if raw is not None else None
-
-    def _wait_for(self, take: Callable[[int, _library.Batch], int]) -> Optional[_library.Batch]:
-        """The next batch by Handle.next or look; None at an epoch's end. Signals are handled while it waits."""
+        """The next window of the library's, which comes again until it has been handed out (`coming` is None), put back or
+        passed over, for a signal's exception may come between; None at an epoch's end."""
         if self._over:
             raise StreamEnd(f"{self.name}: {self._epochs} epochs had been read when the state was taken")
+        window: Optional[Window] = getattr(self._local, "coming", None)
+        if window is None or window.hold.freed:
+            self._local.coming = None
+            self._local.coming = window = self._window()
+        rc = self._wait_for(window)
+        if rc == _library.OK:
+            return window
+        if rc == _library.EPOCH_END:
+            self._place, self._local.coming = (self._place[0] + 1, 0), None
+            return None
+        failure = self._failure(rc)
+        try:
+            self._local.coming = window = None
+            raise failure
+        finally:
+            del failure  # or it would keep itself alive, by its traceback
+
+    def _wait_for(self, window: Window) -> int:
+        """The library's answer. Signals are handled while it waits."""
+        answer = window.hold.answer
+        if answer and answer[0] not in _PASSING:  # to a call that was cut short
+            return answer[0]
         deadline = time.monotonic() + (FOREVER_S if self._timeout is None else self._timeout)
-        raw = _library.Batch()
         collected = False
         timeout_ms = 0  # first without the clock: most of the time it is there
         while True:
-            rc = take(timeout_ms, raw)
-            if rc == _library.OK:
-                return raw
-            if rc == _library.EPOCH_END:
-                self._place = (self._place[0] + 1, 0)
-                return None
-            if rc == _library.EHELD and not collected:
+            answer.clear()
+            rc = self._handle.next(timeout_ms, window)
+            if rc not in _PASSING or (rc == _library.EHELD and collected):
+                return rc
+            if rc == _library.EHELD:
                 gc.collect()  # what is held by dead cycles alone is not held
                 collected = True
-            elif rc not in (_library.EAGAIN, _library.EINTR):
-                raise self._failure(rc)
             left_ms = (deadline - time.monotonic()) * 1000
             if left_ms <= 0:
                 raise Timeout(f"{self.name}: no batch came within {self._timeout:g} s")
             timeout_ms = min(SLICE_MS, math.ceil(left_ms))
 
-    def _window(self, raw: _library.Batch) -> Window:
+    def _window(self) -> Window:
         if self._stream is not None:
-            return Window(self._handle, raw, self._stream if self._stream != NO_STREAM else None, fixed=True)
-        return Window(self._handle, raw, LEGACY_STREAM if self._device is not None else None)
+            return self._handle.window(self._stream if self._stream != NO_STREAM else None, fixed=True)
+        return self._handle.window(LEGACY_STREAM if self._device is not None else None)
 
     def _failure(self, rc: int) -> Error:
         if rc == _library.ELAPPED and self._options.on_lag != _library.ON_LAG["detach"]:
@@ -285,8 +311,8 @@ class Loader:
         if rc != _library.EHELD:
             return _library.error_of(rc)
         return Held(f"{self.name}: {self.held} batches are held, by arrays or tensors that were made of them or by keep(), "
-                    "and with the next one there would be more than `hold` says; copy what is to be kept, or open the "
-                    "loader with a larger hold=")
+                    "and with the next one there would be more than `hold` says, which counts from the oldest of them, and with "
+                    "it those after it that were released; copy what is to be kept, or open the loader with a larger hold=")
 
     # --- pause
 
@@ -325,7 +351,11 @@ class Loader:
         `batch`, which is not released yet, where batches are fetched ahead of what is trained on."""
         if batch is None and self._target is not None:
             return dict(self._target)
-        raw = batch._held().batch if batch is not None else None
+        window = batch._held() if batch is not None else None
+        if window is not None and window.handle is not self._handle:
+            raise Invalid(f"{self.name}: state_dict is asked for the place after a batch of another loader, or of this one "
+                          "before load_state_dict; ask the loader that it came from")
+        raw = window.batch if window is not None else None
         epoch, sample = (raw.epoch, self._end_of(raw)) if raw is not None else self._place
         token = self._handle.token(raw)
         if token is None:
@@ -346,6 +376,8 @@ class Loader:
         that has no tokens (a Python producer's) is past that place. There, what lies before is received and left unread,
         and whether it is the same data in the same order is not checked.
         """
+        if self._handle.closed:
+            raise Invalid("this loader is closed; open one with resume=state")
         state = _state_of(state)
         if state["token"] is None:
             self._leave_out(state)
@@ -380,6 +412,7 @@ class Loader:
                 return None
             raw = window.batch
             if (raw.epoch, self._end_of(raw)) <= (epoch, sample):
+                self._local.coming = None
                 continue
             round_begin = raw.first - self.rank * self.batch_size
             skip = sample - round_begin if raw.epoch == epoch else 0
@@ -387,10 +420,12 @@ class Loader:
                 raise ResumeError(f"{self.name}: the state is of epoch {epoch}, sample {sample}, where no batch of this "
                                   f"loader begins (the next is at epoch {raw.epoch}, sample {raw.first}); resume ranks "
                                   "with the batch size and the number of ranks that were saved")
-            self._target = None
             if skip >= raw.count:
+                self._local.coming = None
                 continue
-            return self._batch(window, skip)
+            batch = self._batch(window, skip)
+            self._target = None
+            return batch
 
     # --- the end
 
@@ -403,6 +438,9 @@ class Loader:
         batch = getattr(self._local, "batch", None)
         if batch is not None:
             batch._let_go()
+        coming: Optional[Window] = getattr(self._local, "coming", None)
+        if coming is not None:
+            coming.abandon()
         self._local = threading.local()
 
     def close(self) -> None:
@@ -418,6 +456,10 @@ class Loader:
         if self._handle.unsaid > 0:
             warnings.warn(f"{self.name}: closed after {self._handle.unsaid} batches were written over while they were held; "
                           "what was computed from them is worthless", RuntimeWarning, stacklevel=2)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a loader is attached to its daemon by this process: it cannot be copied or pickled; open another one, "
+                        "with resume=loader.state_dict() where it is to go on from here")
 
     def __enter__(self) -> "Loader":
         return self
@@ -443,9 +485,24 @@ class _Epoch:
         return batch
 
 
+def _integer(what: str, value: Any, first: int, last: int) -> int:
+    """Of anything that is a whole number, NumPy's too."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = first - 1
+    if not first <= number <= last:
+        raise Invalid(f"{what} is {value!r}; it must be a whole number from {first} to {last}")
+    return number
+
+
 def _positive(what: str, value: int) -> int:
-    if not 1 <= value < 2 ** 32:
-        raise Invalid(f"{what} is {value}; it must be from 1 to {2 ** 32 - 1}")
+    return _integer(what, value, 1, 2 ** 32 - 1)
+
+
+def _seconds(what: str, value: Optional[float], limit_s: float = FOREVER_S) -> Optional[float]:
+    if value is not None and not (isinstance(value, numbers.Real) and 0 <= value <= limit_s):
+        raise Invalid(f"{what} is {value!r}; it must be from 0 to {limit_s:g} seconds, or None: no limit")
     return value
 
 
@@ -469,10 +526,10 @@ def resolve_shard(shard: Shard) -> Tuple[int, int]:
     if shard is None:
         return 0, 1
     if shard != "auto":
-        rank, world = shard
-        if not 0 <= rank < world:
-            raise Invalid(f"shard is ({rank}, {world}); 0 <= rank < world is needed")
-        return int(rank), int(world)
+        if not isinstance(shard, (tuple, list)) or len(shard) != 2:
+            raise Invalid(f"shard is {shard!r}; it must be (rank, world), \"auto\" or None")
+        world = _positive("shard's world", shard[1])
+        return _integer("shard's rank", shard[0], 0, world - 1), world
     for rank_name, world_name in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
         if rank_name in os.environ and world_name in os.environ:
             return resolve_shard((int(os.environ[rank_name]), int(os.environ[world_name])))

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
 from . import _library, loader
 from ._array import Array, HostArray
+from ._batch import Batch
 from ._device import DeviceArray, stream_number
 from ._pool import Pool
 from .errors import Invalid, Lost
@@ -81,6 +83,7 @@ class Loader:
         self._targets = targets
         self._zero_copy = zero_copy
         self._pools: Dict[int, Pool] = {}
+        self._ready = threading.local()  # what is converted and not handed out yet
         options.setdefault("device", str(self._device) if self._device.type == "cuda" else "host")
         self.loader = loader.Loader(name, batch_size, **options)
         try:
@@ -146,18 +149,16 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """As tsocket.Loader.load_state_dict; `resume` does the same at once, as ranks need it."""
         self.loader.load_state_dict(state)
+        self._ready = threading.local()
 
     def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
-        for batch in self.loader:
-            tensors = [self._tensor(name, batch[name]) for name in self._names]
-            if self._targets is not None:
-                tensors.append(self._targets_of(view(batch["index"].to_host()).clone()))
-            try:
-                batch.release()
-            except Lost:  # while it was copied: the copy is thrown away, and the batch comes again
-                continue
-            yield tuple(tensors)
-            del tensors
+        return _Epoch(self, iter(self.loader))
+
+    def _tensors_of(self, batch: Batch) -> Tuple[Any, ...]:
+        tensors = [self._tensor(name, batch[name]) for name in self._names]
+        if self._targets is not None:
+            tensors.append(self._targets_of(view(batch["index"].to_host()).clone()))
+        return tuple(tensors)
 
     def pause(self) -> None:
         """As tsocket.Loader.pause."""
@@ -176,7 +177,10 @@ class Loader:
         return self.loader.epochs()
 
     def close(self) -> None:
+        self._ready = threading.local()
         self.loader.close()
+
+    __reduce_ex__ = loader.Loader.__reduce_ex__
 
     def __enter__(self) -> "Loader":
         return self
@@ -268,6 +272,32 @@ class Loader:
         if not isinstance(targets, torch.Tensor):
             targets = self._targets = torch.as_tensor(targets)
         return targets[index].to(self._device)
+
+
+class _Epoch:
+    """The rest of an epoch. No generator, which an error such as Timeout would end."""
+
+    def __init__(self, loader: Loader, batches: Iterator[Batch]) -> None:
+        self._loader = loader
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
+        return self
+
+    def __next__(self) -> Tuple[Any, ...]:
+        ready = self._loader._ready
+        while True:
+            if getattr(ready, "tensors", None) is None:
+                # one that a signal's exception kept from being converted is given to nobody else
+                ready.batch = self._loader.loader._unreleased() or next(self._batches)
+                ready.tensors = self._loader._tensors_of(ready.batch)
+            try:
+                ready.batch.release()
+            except Lost:  # while it was copied: the copy is thrown away, and the batch comes again
+                ready.tensors = None
+                continue
+            tensors, ready.tensors, ready.batch = ready.tensors, None, None
+            return tensors
 
 
 def _is_picture(dtype: str, shape: Tuple[int, ...]) -> bool:

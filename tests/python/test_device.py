@@ -213,9 +213,9 @@ class ReleaseTest(DeviceTest):
             loader = self.on_device(**options)
             batch = next(iter(loader))
             use(batch)
-            with mock.patch.object(loader._handle, "_release_after", wraps=loader._handle._release_after) as release:
+            with mock.patch.object(loader._handle, "_library", wraps=loader._handle._library) as library:
                 batch.release()
-            self.assertEqual(release.call_args[0][2], expected)
+            self.assertEqual(library.tsocket_release_after.call_args[0][2], expected)
             loader.close()
         with self.assertRaisesRegex(tsocket.Invalid, "no stream"):
             self.on_device(stream="mine")

@@ -83,6 +83,27 @@ class KeepingTest(PythonTest):
             gc.enable()
             gc.collect()
 
+    def test_what_a_finalizer_keeps_of_garbage_says_that_it_was_released(self):
+        self.start_daemon("synthetic:101x8x8")
+        loader = self.loader()
+        saved = []
+
+        class Saver:
+            def __init__(self, batch):
+                self.me, self.batch = self, batch.keep()
+
+            def __del__(self):
+                saved.extend((self.batch, self.batch["image"]))
+
+        Saver(next(iter(loader)))
+        loader._pass_current()
+        gc.collect()
+        loader.flush()
+        self.assertEqual(loader.held, 0)
+        for use in (lambda: saved[0]["image"], lambda: saved[1].memoryview(), lambda: numpy.asarray(saved[1])):
+            with self.assertRaisesRegex(tsocket.Invalid, "released"):
+                use()
+
     def test_an_exception_on_its_way_is_not_lost_with_what_it_drops(self):
         self.start_daemon("synthetic:101x8x8")
         batch = next(iter(self.loader()))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Loader gives: the same as tsocketctl tap, epoch by epoch."""
+import copy
 import os
+import pickle
 import unittest
 
 import numpy
@@ -103,6 +105,26 @@ class LoaderTest(PythonTest):
                 tsocket.Loader(**{"name": "main", "batch_size": 4, **options})
             self.assertTrue(str(caught.exception))
         self.assertIn("--max-batch 8", str(self.failing(batch_size=9)))
+
+    def test_numbers_that_are_not_possible_are_said(self):
+        self.start_daemon("synthetic:13x8x8")
+        for options in (dict(connect_timeout=-1), dict(connect_timeout="1"), dict(connect_timeout=float("inf")),
+                        dict(reconnect=float("inf")), dict(reconnect=3e6), dict(reconnect=-2), dict(timeout=float("nan")),
+                        dict(shard="x"), dict(shard=(0, 1, 2)), dict(shard=(0.5, 2)), dict(shard=(-1, 2)),
+                        dict(batch_size=8.5), dict(hold=-1), dict(max_lag=-1), dict(epochs=1.5)):
+            (name, value), = options.items()
+            with self.subTest(options), self.assertRaisesRegex(tsocket.Invalid, name):
+                tsocket.Loader("main", **{"batch_size": 4, **options})
+        self.assertEqual(self.loader(batch_size=numpy.int64(4)).batch_size, 4)
+
+    def test_nothing_of_a_loader_is_copied(self):
+        self.start_daemon("synthetic:13x8x8")
+        loader = self.loader()
+        batch = next(iter(loader))
+        for what in (loader, batch, batch["image"], batch._window):
+            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.subTest(f"{copied.__name__} {what}"), self.assertRaisesRegex(TypeError, "copied or pickled"):
+                    copied(what)
 
     def failing(self, **options):
         try:

@@ -49,6 +49,17 @@ class ResumeTest(PythonTest):
         daemon.terminate()
         return got
 
+    def test_a_batch_of_another_and_a_closed_loader_are_said(self):
+        self.start_daemon("synthetic:13x8x8", "--wait-for", "2")
+        one, other = self.loader(), self.loader()
+        batch = next(iter(one))
+        with self.assertRaisesRegex(tsocket.Invalid, "another loader"):
+            other.state_dict(batch)
+        state = one.state_dict(batch)
+        other.close()
+        with self.assertRaisesRegex(tsocket.Invalid, "closed"):
+            other.load_state_dict(state)
+
     def test_the_two_runs_are_one(self):
         unbroken = self.whole()
         for batches, before, after in ((1, 5, 5), (7, 5, 5), (8, 5, 3), (6, 5, 7), (2, 29, 4), (13, 5, 8)):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader that takes a DataLoader's place."""
+import os
 import unittest
 
 import torch
@@ -55,6 +56,28 @@ class TorchTest(PythonTest):
                 self.assertTrue(torch.equal(targets, labels))
             self.tearDown()
             self.setUp()
+
+    def test_an_iterator_goes_on_after_a_timeout(self):
+        self.start_daemon("synthetic:13x8x6", "--wait-for", "2", "--epochs", "1")
+        loader = self.torch_loader(batch_size=5, timeout=0.1)
+        batches = iter(loader)
+        with self.assertRaises(tsocket.Timeout):
+            next(batches)
+        self.loader(batch_size=5).close()
+        self.loader(batch_size=5)
+        loader.loader._timeout = 20
+        self.assertEqual(next(batches)[0].shape[0], 5)
+
+    def test_a_forked_child_has_tensors_of_its_own(self):
+        self.start_daemon("synthetic:13x8x6")
+        images, _ = next(iter(self.torch_loader(batch_size=5)))
+        before = images.sum().item()
+        child = os.fork()
+        if child == 0:
+            images.numpy().fill(7)
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertEqual(images.sum().item(), before)
 
     def test_half_precision_is_rounded_as_torch_does(self):
         for dtype in (torch.float16, torch.bfloat16):

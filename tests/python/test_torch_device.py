@@ -73,9 +73,9 @@ class TorchDeviceTest(DeviceTest):
         self.start()
         loader = self.loader("main", 10, kind=tt.Loader, device="cuda", fields=["image"])
         handle = loader.loader._handle
-        release = self.patch(handle, "_release_after", mock.Mock(wraps=handle._release_after))
+        library = self.patch(handle, "_library", mock.Mock(wraps=handle._library))
         next(iter(self.there(loader, address, stream)))
-        self.assertEqual(release.call_args[0][2], stream)
+        self.assertEqual(library.tsocket_release_after.call_args[0][2], stream)
 
 
 if __name__ == "__main__":
