@@ -352,7 +352,8 @@ static int help_main(int argc, char *const *argv)
     tsc_flags_help(flags, STATUS_FLAGS, stdout);
     fputs("  list [--json]           the running daemons of this user\n"
           "  stop NAME               end a daemon, and wait until it is gone\n"
-          "  drain NAME              let a daemon end with the epochs that have begun\n"
+          "  drain NAME              let a daemon end with the epochs that are being read;\n"
+          "                          at once if nobody is attached; a resident stream ends with its last reader\n"
           "  set NAME[/STREAM] CONSUMER KEY=VALUE\n"
           "                          change how patient the group is with a consumer: max-hold=DURATION (30s,\n"
           "                          500ms; 0: no limit), on-lag=park|skip|detach, max-lag=SAMPLES (0: no limit)\n"

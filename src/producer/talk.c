@@ -355,6 +355,7 @@ static void hear_tool(struct tsocket_producer *producer, const struct tsp_consum
     if (strcmp(type, "DRAIN") == 0) {
         for (uint32_t i = 0; i < producer->n_streams; i++)
             tsp_stream_drain(producer->streams[i]);
+        producer->draining = true;
         tsp_talk_progress(producer, now_ns);
     }
     send_text(producer, route, tsp_status_print(producer, now_ns));

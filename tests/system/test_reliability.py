@@ -196,6 +196,26 @@ class ReliabilityTest(SystemTest):
         self.assertEqual(list(late.epochs()), [0])
         self.assertEqual(daemon.wait(10), 0)
 
+    def test_drain_ends_a_daemon_to_which_nobody_is_attached(self):
+        daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
+        self.ctl("drain", "main")
+        self.assertEqual(daemon.wait(10), 0)
+
+    def test_drain_ends_a_daemon_whose_trainers_have_left_in_the_middle(self):
+        daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
+        self.tap(daemon, 5, "--batches", "3").finish()
+        self.ctl("drain", "main")
+        self.assertEqual(daemon.wait(10), 0)
+
+    def test_drain_ends_a_resident_stream_with_its_last_reader(self):
+        daemon = self.start_daemon("--stream", "val=synthetic:97x8x8,resident=on")
+        reader = self.tap(daemon, 5, "--epochs", "3", "--hold-ms", "5")
+        reader.wait_batches(1)
+        self.ctl("drain", "main")
+        reader.finish()
+        self.assert_whole_epochs(reader, 97, 5, range(3))
+        self.assertEqual(daemon.wait(10), 0)
+
     def test_a_resident_stream_serves_everyone_at_will(self):
         daemon = self.start_daemon("--stream", "val=synthetic:97x8x8,resident=on,augment=eval", "--ledger", self.ledger())
         slow = self.tap(daemon, 5, "--hold-ms", "3000")
