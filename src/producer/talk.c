@@ -224,6 +224,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
                    const struct tsi_hello *hello, uint64_t now_ns)
 {
     struct tsp_stream *stream = find_stream(producer, hello->stream);
+    char missing[TSP_STATUS_MISSING];
     bool catch_up = false;
     int rc = TSOCKET_ENOTFOUND;
 
@@ -243,7 +244,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     }
     consumer->route = route;
     TSI_STEP(ATTACHED);
-    if (stream->number == 0 && tsp_roster_attached(&producer->roster, stream) >= producer->options.wait_for)
+    if (tsp_roster_attached(&producer->roster, stream) >= stream->wait_for)
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
     if (send_welcome(producer, consumer, catch_up) != TSOCKET_OK) {
@@ -256,6 +257,8 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
             ", from epoch %" PRIu64,
             stream->name, hello->name, (int)consumer->peer.pid, hello->batch, hello->rank, hello->world,
             consumer->epoch);
+    if (tsp_status_missing(stream, &producer->roster, missing))
+        tsi_log('I', "stream %s: waits for %s", stream->name, missing);
 }
 
 /* --- settings of a consumer, changed while it runs */

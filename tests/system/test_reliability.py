@@ -173,6 +173,25 @@ class ReliabilityTest(SystemTest):
         self.assertIn("--max-crashes", refused.of_kind("error")[0]["message"])
         self.tap(daemon, 5, "--name", "another", "--batches", "3").finish()
 
+    def test_who_comes_back_before_the_others_is_said_to_wait_for_them(self):
+        args = ("synthetic:1009x8x8", "--ring", "64", "--wait-for", "2")
+        daemon = self.start_daemon(*args)
+        taps = [self.tap(daemon, 5, "--name", name, "--hold-ms", "1", "--reconnect-ms", "60000") for name in ("stays", "goes")]
+        for tap in taps:
+            tap.wait_batches(5)
+        taps[1].kill()
+        daemon.kill()
+        again = self.start_daemon(*args)
+        here = "for 2 consumers, 1 is here"
+        stream = wait_until(lambda: (s := again.status()["streams"][0])["consumers"] and s, what="the one that is left")
+        self.assertEqual(stream["consumers"][0]["parked_for"], f"waits {here}")
+        self.assertEqual(stream["held_back_by"], f"the wait {here}")
+        self.assertIn(f"parked: waits {here}", self.ctl("status", "main").stdout)
+        self.assertIn(f"stream train: waits {here}", again.stderr())
+        other = self.tap(again, 5, "--name", "other", "--batches", "5").finish()
+        self.assertEqual(len(other.of_kind("batch")), 5)
+        taps[0].kill()
+
     def test_drain_ends_with_the_epoch(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
         tap = self.tap(daemon, 5, "--hold-ms", "1")
