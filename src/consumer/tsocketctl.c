@@ -356,7 +356,7 @@ static int help_main(int argc, char *const *argv)
           "                          at once if nobody is attached; a resident stream ends with its last reader\n"
           "  set NAME[/STREAM] CONSUMER KEY=VALUE\n"
           "                          change how patient the group is with a consumer: max-hold=DURATION (30s,\n"
-          "                          500ms; 0: no limit), on-lag=park|skip|detach, max-lag=SAMPLES (0: no limit)\n"
+          "                          500ms, 2m; 0: no limit), on-lag=park|skip|detach, max-lag=SAMPLES (0: no limit)\n"
           "  tap NAME[/STREAM] --batch B\n"
           "                          read as a trainer does and print what comes, as JSON lines:\n"
           "                          attached, batch, epoch_end, error\n",

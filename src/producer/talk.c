@@ -277,7 +277,7 @@ static int set_all(struct tsocket_producer *producer, const struct tsi_hello *sa
             continue;
         if (!tsp_setting_change(consumer, said->setting))
             return tsi_fail(TSOCKET_EINVAL,
-                            "\"%s\" is no setting; there are max-hold=DURATION (30s, 500ms; 0: no limit), "
+                            "\"%s\" is no setting; there are max-hold=DURATION (30s, 500ms, 2m; 0: no limit), "
                             "on-lag=park|skip|detach and max-lag=SAMPLES (0: no limit)",
                             said->setting);
         tsp_side_tell(consumer);
