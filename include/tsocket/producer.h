@@ -108,7 +108,7 @@ struct tsocket_stream_options {
     uint64_t seed;
     const char *recipe;     /* what recipe_id stands for, as a line, for provenance; copied; default NULL */
     uint32_t side_rings;    /* default 0 */
-    uint64_t side_capacity; /* samples in each; default 0: 4 * max_batch */
+    uint64_t side_capacity; /* samples in each; default 0: capacity, within 4 and 16 times max_batch */
     const char *source;     /* where the samples come from, for the status table; copied; may be NULL */
     /*
      * Where the rings are: "host", or a list of "host", "cuda", "cuda:N", "cuda:UUID" with commas between them: a ring

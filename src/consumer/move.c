@@ -241,7 +241,7 @@ static int check_free(const struct tsocket *ts, const char *call)
     if (!ts->welcome.side)
         return tsi_fail(TSOCKET_EREFUSED,
                         "%s: the stream %s/%s has no side ring on which this consumer could go on; start tsocketd with "
-                        "--side-rings 1 or more",
+                        "--side-rings 1 or more, and --side-ring as large as what it holds",
                         call, ts->welcome.daemon, ts->welcome.stream);
     return TSOCKET_OK;
 }

@@ -5,6 +5,8 @@
 
 #include <tsocket/tsocket.h>
 
+#include "crc.h"
+
 #define MAGIC "tsledger"
 
 enum {
@@ -30,23 +32,10 @@ static uint64_t get(const unsigned char *at, size_t n_bytes)
     return value;
 }
 
-/* CRC-32 as in PNG and zlib, bit by bit: a few records a second need no table. */
-static uint32_t crc_of(uint32_t crc, const unsigned char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0xedb88320) : 0);
-    }
-    return crc;
-}
-
 /* Of all but itself. A record of zeros, as a file system may leave after a crash, does not pass. */
 static uint32_t check_of(const unsigned char *record)
 {
-    uint32_t crc = crc_of(UINT32_MAX, record, AT_CHECK);
-
-    return ~crc_of(crc, record + AT_BODY, TSI_RECORD_BYTES - AT_BODY);
+    return tsi_crc(tsi_crc(0, record, AT_CHECK), record + AT_BODY, TSI_RECORD_BYTES - AT_BODY);
 }
 
 void tsi_record_pack(const struct tsi_record *record, unsigned char out[TSI_RECORD_BYTES])

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "crc.h"
 #include "error.h"
 
 enum {
-    PARTS = 9,
+    PARTS = 9,     /* before the check, */
+    CHECK_LEN = 9, /* which has 8 digits and a dot */
 };
 
 #define LIMIT (UINT64_C(1) << 53) /* of every number but the seed; it also travels in JSON */
@@ -40,6 +42,12 @@ const char *tsi_origin_difference(const char *a, const char *b)
     return NULL;
 }
 
+/* Behind everything else, so that a token that was cut or mistyped does not lead to another place. */
+static uint32_t check_of(const char *text, size_t len)
+{
+    return tsi_crc(0, text, len);
+}
+
 int tsi_token_pack(const struct tsi_token *token, char text_out[TSOCKET_TOKEN_MAX + 1])
 {
     uint64_t lap = token->wrap > 0 ? token->wrap : token->until;
@@ -49,9 +57,12 @@ int tsi_token_pack(const struct tsi_token *token, char text_out[TSOCKET_TOKEN_MA
     if (token->origin[0] == '\0' || token->from.epoch > LIMIT || token->from.index > LIMIT ||
         token->from.removed > LIMIT || token->ahead > LIMIT || lap > LIMIT)
         return tsi_fail(TSOCKET_EINVAL, "a place that no token can name");
-    len = snprintf(text_out, TSOCKET_TOKEN_MAX + 1, "ts1.%s.%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%s%" PRIx64,
+    len = snprintf(text_out, TSOCKET_TOKEN_MAX + 1, "ts2.%s.%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%s%" PRIx64,
                    token->origin, token->from.epoch, token->from.index, token->from.removed, token->ahead, letter, lap);
-    return len <= TSOCKET_TOKEN_MAX ? TSOCKET_OK : tsi_fail(TSOCKET_EINVAL, "a place that no token can name");
+    if (len > TSOCKET_TOKEN_MAX - CHECK_LEN)
+        return tsi_fail(TSOCKET_EINVAL, "a place that no token can name");
+    snprintf(text_out + len, CHECK_LEN + 1, ".%08" PRIx32, check_of(text_out, (size_t)len));
+    return TSOCKET_OK;
 }
 
 static int bad(const char *what)
@@ -94,6 +105,19 @@ static bool get_lap(const char *text, struct tsi_token *token)
     return where != NULL ? get_number(text + 1, where) && *where > 0 : strcmp(text, "0") == 0;
 }
 
+/* Cuts the check off. False: it is not that of the rest. */
+static bool take_check(char *text)
+{
+    char *dot = strrchr(text, '.');
+    char check[CHECK_LEN];
+
+    if (dot == NULL)
+        return false;
+    snprintf(check, sizeof(check), "%08" PRIx32, check_of(text, (size_t)(dot - text)));
+    *dot = '\0';
+    return strcmp(dot + 1, check) == 0;
+}
+
 int tsi_token_unpack(const char *text, struct tsi_token *token_out)
 {
     struct tsi_token token = {.wrap = 0};
@@ -103,8 +127,12 @@ int tsi_token_unpack(const char *text, struct tsi_token *token_out)
     if (strlen(text) > TSOCKET_TOKEN_MAX)
         return bad("it is too long");
     strcpy(copy, text);
-    if (!split(copy, parts) || strcmp(parts[0], "ts1") != 0)
-        return bad("it does not have the form ts1.DATASET.RECIPE.SEED.EPOCH.INDEX.REMOVED.AHEAD.LAP");
+    if (strncmp(copy, "ts2.", 4) != 0)
+        return bad("it does not have the form ts2.DATASET.RECIPE.SEED.EPOCH.INDEX.REMOVED.AHEAD.LAP.CHECK");
+    if (!take_check(copy))
+        return bad("its check is wrong: it was cut or changed");
+    if (!split(copy, parts))
+        return bad("it does not have the form ts2.DATASET.RECIPE.SEED.EPOCH.INDEX.REMOVED.AHEAD.LAP.CHECK");
     if (!is_id(parts[1]) || !is_id(parts[2]) || !is_id(parts[3]))
         return bad("its ids are not 16 digits each");
     if (!get_number(parts[4], &token.from.epoch) || !get_number(parts[5], &token.from.index) ||

@@ -8,11 +8,12 @@
  *
  * A token is a place as text that a trainer can keep with its checkpoint, with what it belongs to:
  *
- *     ts1.DATASET.RECIPE.SEED.EPOCH.INDEX.REMOVED.AHEAD.LAP        all hexadecimal
+ *     ts2.DATASET.RECIPE.SEED.EPOCH.INDEX.REMOVED.AHEAD.LAP.CHECK        all hexadecimal
  *
  * INDEX is where the batch ended, AHEAD how far behind it the job's next window begins (what other ranks of a shard
  * read lies between). LAP is "w" and a number, where the samples before that index are still to come behind the epoch's
- * end (a consumer that joined late), "l" and a number, where it is in that part and it ends there, or "0".
+ * end (a consumer that joined late), "l" and a number, where it is in that part and it ends there, or "0". CHECK is the
+ * CRC-32 of all before its dot.
  */
 #ifndef TSI_TOKEN_H
 #define TSI_TOKEN_H

@@ -76,6 +76,7 @@ int tsp_feed_add(const struct tsp_feed *feed, struct tsocket_producer *producer)
     options.null = feed->source->null;
     options.resident = feed->options->resident;
     options.side_rings = feed->options->resident ? 0 : feed->options->side_rings;
+    options.side_capacity = feed->options->side_capacity;
     options.dataset_id = feed->dataset_id;
     options.recipe_id = feed->recipe_id;
     options.recipe = feed->recipe;

@@ -164,6 +164,14 @@ static int check_token(const struct tsp_stream *stream, const struct tsi_token *
                         "stream %s: the token belongs to another run: %s differs (token %s, stream %s; dataset, recipe "
                         "and seed); start tsocketd as it was started then, or open without a token",
                         stream->name, difference, token->origin, stream->origin);
+    if (token->from.removed > 0 && stream->options.on_bad != TSOCKET_BAD_SKIP)
+        return tsi_fail(TSOCKET_EREFUSED,
+                        "stream %s: by the token %" PRIu64 " samples were left out, and none are here", stream->name,
+                        token->from.removed);
+    if (token->until > samples || token->wrap > token->from.index + token->ahead ||
+        (token->until > 0 && token->from.index > token->until))
+        return tsi_fail(TSOCKET_EREFUSED, "stream %s: the token's two parts of an epoch do not fit together",
+                        stream->name);
     if (token->from.index + token->from.removed > samples)
         return tsi_fail(TSOCKET_EREFUSED,
                         "stream %s: the token's place %" PRIu64 " (%" PRIu64
@@ -213,8 +221,9 @@ static int join_by_token(struct tsp_stream *stream, const struct tsp_roster *ros
     if (!tsp_side_is_free(stream, roster) && !tsp_side_fits(stream, &consumer->hello))
         return tsi_fail(TSOCKET_EREFUSED,
                         "stream %s: the token's place is not in the ring, and there is no side ring that is large "
-                        "enough for %" PRIu32 " batches of %" PRIu32 "; start tsocketd with --side-rings 1, or "
-                        "--wait-for as many trainers as resume",
+                        "enough for %" PRIu32 " batches of %" PRIu32
+                        "; start tsocketd with --side-rings 1 (and a larger "
+                        "--side-ring), or --wait-for as many trainers as resume",
                         stream->name, consumer->hello.hold, consumer->hello.batch);
     tsp_side_park(consumer, TSP_LEDGER_SIDE, now_ns);
     consumer->epoch = consumer->place.epoch;

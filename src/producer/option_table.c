@@ -301,8 +301,16 @@ const struct tsp_option tsp_option_table[] = {
      STREAM(side_rings),
      .section = TSP_SECTION_EPOCHS,
      .help =
-         "Rings of four times --max-batch samples, reserved at the start, for trainers that are not where the others "
-         "are: paused, late, resumed. Each serves one at a time; its samples are made again."},
+         "Rings, reserved at the start, for trainers that are not where the others are: paused, late, resumed. Each "
+         "serves one at a time; its samples are made again."},
+    {.name = "side-ring",
+     .argument = "SAMPLES",
+     .type = TSP_OPTION_LONG,
+     BETWEEN(1, UINT64_C(1) << 40),
+     STREAM(side_capacity),
+     .section = TSP_SECTION_EPOCHS,
+     .help = "Samples in each of them; what a job holds (batches times ranks) must fit. Default: as many as in --ring, "
+             "but at least 4 and at most 16 times --max-batch."},
     {.name = "side-share",
      .argument = "PERCENT",
      .type = TSP_OPTION_COUNT,

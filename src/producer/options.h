@@ -66,6 +66,7 @@ struct tsp_stream_options {
     uint64_t max_bad;
     bool resident;
     uint32_t side_rings;
+    uint64_t side_capacity; /* 0: the default */
     char device[TSP_DEVICES_TEXT_MAX];
     enum tsocket_share share;
 };

@@ -466,10 +466,10 @@ static void overstay(struct tsp_stream *stream, struct tsp_consumer *consumer, u
     } else if (!tsp_side_fits(stream, &consumer->hello)) {
         stream->holder_ns = now_ns; /* nothing can be done; said again after the same time */
         tsi_log('W',
-                "stream %s: consumer %s (process %d) keeps the others waiting for %.1f s, and there is no side ring "
-                "on which it could go on; see --side-rings",
+                "stream %s: consumer %s (process %d) keeps the others waiting for %.1f s, and there is no side ring of "
+                "%" PRIu64 " samples on which it could go on; see --side-rings and --side-ring",
                 stream->name, consumer->hello.name, (int)consumer->peer.pid,
-                (double)consumer->max_hold_ns / (double)TSI_NS_PER_S);
+                (double)consumer->max_hold_ns / (double)TSI_NS_PER_S, tsp_join_room(stream, &consumer->hello));
         return;
     }
     tsi_log('W', "stream %s: consumer %s (process %d) is %s: the others have waited for it for %.1f s", stream->name,

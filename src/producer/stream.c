@@ -107,13 +107,23 @@ static int create_ring(const struct tsocket_stream_options *options, uint64_t st
     return TSOCKET_OK;
 }
 
+/* Who fits into the group's ring shall fit into a side ring, unless that is so large that it would take the memory. */
+static uint64_t side_capacity(const struct tsocket_stream_options *options)
+{
+    uint64_t least = 4 * (uint64_t)options->max_batch;
+
+    if (options->side_capacity > 0)
+        return options->side_capacity;
+    return MAX(least, MIN(options->capacity, 4 * least));
+}
+
 static int add_sides(struct tsp_stream *stream, const struct tsp_store_watcher *watcher)
 {
     struct tsocket_stream_options options = stream->options;
     int rc = TSOCKET_OK;
 
     options.device = tsp_store_devices(&stream->store, options.device);
-    options.capacity = options.side_capacity > 0 ? options.side_capacity : 4 * (uint64_t)options.max_batch;
+    options.capacity = side_capacity(&stream->options);
     while (rc == TSOCKET_OK && stream->n_sides < options.side_rings) {
         struct tsp_stream *side;
 

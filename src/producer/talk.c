@@ -220,6 +220,20 @@ static int check_crashes(const struct tsocket_producer *producer, const struct t
                     n, hello->name, producer->options.max_crashes);
 }
 
+/* Others will have to wait for it, whatever it does: better known now than when it stands still. */
+static void warn_of_size(const struct tsp_consumer *consumer)
+{
+    const struct tsp_stream *stream = consumer->stream;
+    uint64_t room = tsp_join_room(stream, &consumer->hello);
+
+    if (stream->n_sides > 0 && !tsp_side_fits(stream, &consumer->hello))
+        tsi_log('W',
+                "stream %s: consumer %s (process %d) may hold %" PRIu64 " samples, a side ring has %" PRIu64
+                ": it can neither pause nor be parked; start tsocketd with --side-ring %" PRIu64,
+                stream->name, consumer->hello.name, (int)consumer->peer.pid, room, stream->sides[0]->layout.capacity,
+                room);
+}
+
 static void attach(struct tsocket_producer *producer, struct tsp_consumer *consumer, uint32_t route,
                    const struct tsi_hello *hello, uint64_t now_ns)
 {
@@ -244,6 +258,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     }
     consumer->route = route;
     TSI_STEP(ATTACHED);
+    warn_of_size(consumer);
     if (tsp_roster_attached(&producer->roster, stream) >= stream->wait_for)
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */

@@ -142,6 +142,25 @@ static void a_pause_needs_a_side_ring_and_free_hands(void **state)
     rig_close(rig);
 }
 
+/* What fits into a ring larger than four of the largest batches fits into its side rings as well. */
+static void who_holds_many_batches_can_pause(void **state)
+{
+    struct rig *rig = rig_open(
+        &(struct rig_options){.epoch_samples = 1000, .epochs = 1, .capacity = 200, .max_batch = 16, .side_rings = 1});
+    struct tsocket_options options;
+    struct tsocket *ts;
+
+    (void)state;
+    tsocket_options_init(&options);
+    options.hold = 8;
+    ts = rig_attach(10, &options);
+    rig_expect_and_release(ts, 0, 0, 10);
+    assert_int_equal(tsocket_pause(ts), TSOCKET_OK);
+    reader_expect_rest(ts, 0, 10, 10, 1000);
+    tsocket_close(ts);
+    rig_close(rig);
+}
+
 /* Two come back at once, and there is one side ring: the second waits its turn. */
 static void a_side_ring_serves_one_after_the_other(void **state)
 {
@@ -334,6 +353,7 @@ int main(void)
         cmocka_unit_test(who_pauses_holds_nobody_up_and_goes_on_where_it_was),
         cmocka_unit_test(a_rank_without_samples_left_is_padded_with_the_last_one_after_a_pause),
         cmocka_unit_test(a_pause_needs_a_side_ring_and_free_hands),
+        cmocka_unit_test(who_holds_many_batches_can_pause),
         cmocka_unit_test(a_side_ring_serves_one_after_the_other),
         cmocka_unit_test(who_stands_still_on_a_side_ring_gives_it_up_for_others),
         cmocka_unit_test(who_pauses_while_it_waits_for_a_side_ring_holds_nobody_up),

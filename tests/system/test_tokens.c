@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "ipc/token.h"
 #include "rig.h"
 
 enum {
@@ -291,8 +292,52 @@ static void a_token_of_another_run_is_refused_and_says_what_differs(void **state
     with.resume = token;
     assert_int_equal(tsocket_open(RIG_NAME, 10, &with, &ts), TSOCKET_EREFUSED);
     assert_non_null(strstr(tsocket_last_error(), "the seed differs"));
-    with.resume = "ts1.nonsense";
+    with.resume = "ts2.nonsense";
     assert_int_equal(tsocket_open(RIG_NAME, 10, &with, &ts), TSOCKET_EINVAL);
+    rig_close(rig);
+}
+
+static void refuses(const struct tsi_token *token)
+{
+    char text[TSOCKET_TOKEN_MAX + 1];
+    struct tsocket_options with;
+    struct tsocket *ts;
+
+    assert_int_equal(tsi_token_pack(token, text), TSOCKET_OK);
+    tsocket_options_init(&with);
+    with.resume = text;
+    assert_int_equal(tsocket_open(RIG_NAME, 10, &with, &ts), TSOCKET_EREFUSED);
+}
+
+/* Nobody gets such a token; who made it up would end the others' epoch early, or lose some of its own. */
+static void a_token_of_a_place_that_cannot_be_is_refused(void **state)
+{
+    struct rig *rig = rig_open(
+        &(struct rig_options){.epoch_samples = 100, .capacity = 20, .max_batch = 10, .on_bad = TSOCKET_BAD_FAIL});
+    struct tsocket *ts = rig_attach(10, NULL);
+    char text[TSOCKET_TOKEN_MAX + 1];
+    struct tsi_token good, bad;
+
+    (void)state;
+    rig_expect_and_release(ts, 0, 0, 10);
+    assert_int_equal(tsocket_token(ts, NULL, text), TSOCKET_OK);
+    assert_int_equal(tsi_token_unpack(text, &good), TSOCKET_OK);
+    tsocket_close(ts);
+    bad = good;
+    bad.from.removed = 70;
+    refuses(&bad);
+    bad = good;
+    bad.wrap = 40; /* it would have begun behind where it is */
+    refuses(&bad);
+    bad = good;
+    bad.until = 5; /* it would be behind its end */
+    refuses(&bad);
+    bad = good;
+    bad.until = 101;
+    refuses(&bad);
+    bad = good;
+    bad.from.index = 101;
+    refuses(&bad);
     rig_close(rig);
 }
 
@@ -385,6 +430,7 @@ int main(void)
         cmocka_unit_test(several_come_back_to_a_new_daemon),
         cmocka_unit_test(behind_an_epochs_last_batch_its_end_comes_first),
         cmocka_unit_test(a_token_of_another_run_is_refused_and_says_what_differs),
+        cmocka_unit_test(a_token_of_a_place_that_cannot_be_is_refused),
         cmocka_unit_test(what_a_producer_cannot_make_again_has_no_tokens),
         cmocka_unit_test(a_late_one_that_resumes_in_its_second_part_goes_on_with_the_next_epoch),
         cmocka_unit_test(a_token_of_an_epochs_last_batch_is_taken_when_the_next_epoch_has_begun),
