@@ -247,6 +247,13 @@ class ReliabilityTest(SystemTest):
         self.assertTrue(stream["resident"])
         self.assertEqual(stream["made"], 97)
 
+    def test_a_resident_stream_has_no_number_of_epochs(self):
+        daemon = self.start_daemon("synthetic:13x8x8", "--epochs", "2", "--resident")
+        self.assertEqual(daemon.stderr().count("is not looked at"), 1)
+        self.assertIn("stream train: resident, so that its --epochs 2 is not looked at", daemon.stderr())
+        tap = self.tap(daemon, 5, "--epochs", "3").finish()
+        self.assert_whole_epochs(tap, 13, 5, range(3))
+
     def test_a_resident_stream_that_cannot_be_is_refused_with_its_size(self):
         daemon = self.launch_daemon("synthetic:1009x8x8", "--resident", "--ring", "64")
         self.assertNotEqual(daemon.wait(5), 0)
