@@ -210,8 +210,8 @@ TSOCKET_API void tsocket_producer_fail(struct tsocket_producer *producer, int er
 
 /*
  * Waits until the producer should end: TSOCKET_END (all epochs made and read, or idle with exit_when_idle, or somebody
- * asked it to stop), TSOCKET_EBAD_SAMPLE or what tsocket_producer_fail said (tsocket_last_error() has the reason),
- * TSOCKET_EAGAIN after `timeout_ms`.
+ * asked it to stop, or to end with its epochs), TSOCKET_EBAD_SAMPLE or what tsocket_producer_fail said
+ * (tsocket_last_error() has the reason), TSOCKET_EAGAIN after `timeout_ms`.
  */
 TSOCKET_API int tsocket_producer_wait(struct tsocket_producer *producer, int timeout_ms);
 

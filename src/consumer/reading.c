@@ -4,101 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- streams ---- */
-
-/* Room for one more item. False: no memory. */
-static bool grow(void **items, size_t n, size_t *room, size_t size)
-{
-    size_t more = *room > 0 ? 2 * *room : 16;
-    void *grown;
-
-    if (n < *room)
-        return true;
-    grown = realloc(*items, more * size);
-    if (grown == NULL)
-        return false;
-    *items = grown;
-    *room = more;
-    return true;
-}
-
-/* The first entry of that epoch or a later one. */
-static size_t place_of(const struct tsc_stream *stream, uint64_t epoch)
-{
-    size_t low = 0, high = stream->n_lengths;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (stream->lengths[middle].epoch < epoch)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-uint64_t tsc_stream_length(const struct tsc_stream *of, uint64_t epoch)
-{
-    const struct tsc_stream *stream = of->same;
-    uint64_t like = stream->resident ? 0 : epoch;
-    size_t i = place_of(stream, like);
-
-    return i < stream->n_lengths && stream->lengths[i].epoch == like ? stream->lengths[i].len : TSC_TO_THE_END;
-}
-
-void tsc_stream_set_length(struct tsc_stream *of, uint64_t epoch, uint64_t len, struct tsc_findings *findings)
-{
-    struct tsc_stream *stream = of->same;
-    uint64_t before = tsc_stream_length(stream, epoch);
-    size_t i = place_of(stream, epoch);
-    void *items = stream->lengths;
-
-    if (before != TSC_TO_THE_END) {
-        if (before != len)
-            tsc_findings_add(
-                findings,
-                &(struct tsc_finding){
-                    .what = TSC_TWO_LENGTHS, .stream = stream->name, .epoch = epoch, .from = before, .to = len});
-        return;
-    }
-    if (!grow(&items, stream->n_lengths, &stream->lengths_room, sizeof(*stream->lengths))) {
-        findings->no_memory = true;
-        return;
-    }
-    stream->lengths = items;
-    memmove(&stream->lengths[i + 1], &stream->lengths[i], (stream->n_lengths - i) * sizeof(*stream->lengths));
-    stream->lengths[i] = (struct tsc_length){epoch, len};
-    stream->n_lengths++;
-}
-
-void tsc_stream_destroy(struct tsc_stream *stream)
-{
-    free(stream->name);
-    free(stream->dataset);
-    free(stream->recipe);
-    free(stream->lengths);
-    free(stream->shares);
-    free(stream);
-}
-
-static void add_share(struct tsc_reading *reading, uint64_t epoch, struct tsc_findings *findings)
-{
-    struct tsc_stream *stream = reading->stream->same;
-    void *items = stream->shares;
-
-    if (!grow(&items, stream->n_shares, &stream->shares_room, sizeof(*stream->shares))) {
-        findings->no_memory = true;
-        return;
-    }
-    stream->shares = items;
-    stream->shares[stream->n_shares++] = (struct tsc_share){.epoch = epoch,
-                                                            .first = reading->first,
-                                                            .batch = reading->batch,
-                                                            .rank = reading->rank,
-                                                            .world = reading->world};
-}
-
 /* ---- one epoch ---- */
 
 static void find(const struct tsc_reading *reading, struct tsc_findings *findings, enum tsc_what what, uint64_t epoch,
@@ -112,14 +17,28 @@ static void find(const struct tsc_reading *reading, struct tsc_findings *finding
                                                      .to = to});
 }
 
-/* Of the samples between a stretch's begin and `to`, how many lie in this reader's windows. */
-static uint64_t own(const struct tsc_reading *reading, const struct tsc_stretch *stretch, uint64_t to)
+/* Of the next `n` samples from where windows are counted, how many lie in this reader's. */
+static uint64_t own_of_first(const struct tsc_reading *reading, uint64_t n)
 {
-    uint64_t n = to - stretch->begin, stride = (uint64_t)reading->batch * reading->world;
+    uint64_t stride = (uint64_t)reading->batch * reading->world;
     uint64_t before = (uint64_t)reading->rank * reading->batch, rest = n % stride;
     uint64_t part = rest > before ? rest - before : 0;
 
     return n / stride * reading->batch + (part < reading->batch ? part : reading->batch);
+}
+
+/* The same of [from, to), where windows are counted from `begin`. */
+static uint64_t own(const struct tsc_reading *reading, uint64_t begin, uint64_t from, uint64_t to)
+{
+    return from < to ? own_of_first(reading, to - begin) - own_of_first(reading, from - begin) : 0;
+}
+
+/* It had [from, to), says its token. What lies before the place where it began was counted from 0. */
+static void trust(struct tsc_reading *reading, uint64_t from, uint64_t to)
+{
+    uint64_t first = reading->first, lap = to < first ? to : first, middle = from < lap ? lap : from;
+
+    reading->who->by_token += own(reading, 0, from, middle) + own(reading, first, middle, to);
 }
 
 static uint64_t end_of(const struct tsc_reading *reading, const struct tsc_stretch *stretch)
@@ -149,7 +68,7 @@ static void pass(struct tsc_reading *reading, uint64_t to, struct tsc_findings *
     twice = mark(reading, stretch->epoch, stretch->pos, to, findings);
     if (twice.from < twice.to)
         find(reading, findings, TSC_TWICE, stretch->epoch, twice.from, twice.to);
-    reading->who->samples += own(reading, stretch, to) - own(reading, stretch, stretch->pos);
+    reading->who->samples += own(reading, stretch->begin, stretch->pos, to);
     stretch->pos = to;
 }
 
@@ -161,7 +80,7 @@ static void drop_tail(struct tsc_reading *reading, const struct tsc_stretch *str
 
     if (reading->last != TSOCKET_LAST_DROP || stretch->until != TSC_TO_THE_END)
         return;
-    uint64_t tail = own(reading, stretch, stretch->pos) - whole;
+    uint64_t tail = own(reading, stretch->begin, stretch->begin, stretch->pos) - whole;
     reading->who->dropped += tail;
     reading->who->samples -= tail < reading->who->samples ? tail : reading->who->samples;
 }
@@ -172,6 +91,19 @@ static void count_epoch(struct tsc_consumer *who, uint64_t epoch)
         return;
     who->epochs++;
     who->next_epoch = epoch + 1;
+}
+
+/* A rank has completed the epoch. In a resident stream, each rank begins passes when it likes. */
+static void add_share(const struct tsc_reading *reading, uint64_t epoch, struct tsc_findings *findings)
+{
+    const struct tsc_share share = {.epoch = epoch,
+                                    .first = reading->first,
+                                    .batch = reading->batch,
+                                    .rank = reading->rank,
+                                    .world = reading->world};
+
+    if (reading->world > 1 && !reading->stream->same->resident)
+        tsc_stream_add_share(reading->stream, &share, findings);
 }
 
 /* The epoch is behind it: all of it must have been passed. */
@@ -188,7 +120,7 @@ static void complete(struct tsc_reading *reading, uint64_t epoch, struct tsc_fin
     gap = tsc_spans_missing(&reading->passed, reading->late, len);
     for (; gap.from < gap.to; gap = tsc_spans_missing(&reading->passed, gap.to, len)) {
         if (reading->vouched)
-            who->by_token += gap.to - gap.from;
+            trust(reading, gap.from, gap.to);
         else
             find(reading, findings, TSC_MISSING, epoch, gap.from, gap.to);
     }
@@ -196,8 +128,7 @@ static void complete(struct tsc_reading *reading, uint64_t epoch, struct tsc_fin
     if (gap.from != len)
         find(reading, findings, TSC_BEYOND, epoch, gap.from, len);
     count_epoch(who, epoch);
-    if (reading->world > 1 && !reading->stream->same->resident) /* there, each rank begins passes when it likes */
-        add_share(reading, epoch, findings);
+    add_share(reading, epoch, findings);
 }
 
 static void begin_epoch(struct tsc_reading *reading)
@@ -246,7 +177,7 @@ static void leap(struct tsc_reading *reading, uint64_t epoch)
         front->until != TSC_TO_THE_END)
         return;
     front->pos = end_of(reading, front);
-    who->samples += own(reading, front, front->pos);
+    who->samples += own(reading, 0, 0, front->pos);
     drop_tail(reading, front);
     who->samples += (n - 1) * (who->samples - samples);
     who->dropped += (n - 1) * (who->dropped - dropped);
@@ -483,7 +414,6 @@ static void continue_here(struct tsc_reading *reading, const struct tsc_reading 
 {
     uint64_t was = tsc_reading_index(before), epoch = tsc_reading_epoch(before);
     uint64_t len = tsc_stream_length(before->stream, epoch);
-    struct tsc_consumer *who = reading->who;
     bool other_lap = (was < before->first) != (index < before->first);
 
     reading->carried = true;
@@ -492,12 +422,15 @@ static void continue_here(struct tsc_reading *reading, const struct tsc_reading 
     reading->late = before->late;
     reading->vouched = before->vouched || (other_lap && len == TSC_TO_THE_END);
     if (comes_after(before, index, was)) {
-        mark(reading, epoch, was, other_lap ? (len != TSC_TO_THE_END ? len : was) : index, findings);
-        mark(reading, epoch, 0, other_lap ? index : 0, findings);
-        who->by_token += other_lap ? index + (len != TSC_TO_THE_END ? len - was : 0) : index - was;
+        uint64_t to = !other_lap ? index : len != TSC_TO_THE_END ? len : was, lap = other_lap ? index : 0;
+
+        mark(reading, epoch, was, to, findings);
+        mark(reading, epoch, 0, lap, findings);
+        trust(reading, was, to);
+        trust(reading, 0, lap);
     } else {
-        who->again += tsc_spans_remove(&reading->passed, index, other_lap ? TSC_TO_THE_END : was);
-        who->again += other_lap ? tsc_spans_remove(&reading->passed, 0, was) : 0;
+        reading->who->again += tsc_spans_remove(&reading->passed, index, other_lap ? TSC_TO_THE_END : was);
+        reading->who->again += other_lap ? tsc_spans_remove(&reading->passed, 0, was) : 0;
     }
 }
 
@@ -510,15 +443,19 @@ static void continue_later(struct tsc_reading *reading, struct tsc_reading *befo
     uint64_t begun = tsc_reading_epoch(before);
 
     before->vouched = true;
-    if (tsc_stream_length(stream, begun) != TSC_TO_THE_END)
+    if (tsc_stream_length(stream, begun) != TSC_TO_THE_END) {
         complete(before, begun, findings);
-    else
+    } else {
         count_epoch(who, begun);
-    for (size_t i = place_of(stream, begun + 1); i < stream->n_lengths && stream->lengths[i].epoch < epoch; i++) {
-        count_epoch(who, stream->lengths[i].epoch);
-        who->by_token += stream->lengths[i].len;
+        add_share(before, begun, findings);
     }
-    who->by_token += index;
+    for (size_t i = tsc_stream_length_from(stream, begun + 1);
+         i < stream->n_lengths && stream->lengths[i].epoch < epoch; i++) {
+        count_epoch(who, stream->lengths[i].epoch);
+        add_share(reading, stream->lengths[i].epoch, findings);
+        trust(reading, 0, stream->lengths[i].len);
+    }
+    trust(reading, 0, index);
     reading->carried = true;
     mark(reading, epoch, 0, index, findings);
 }
@@ -530,7 +467,7 @@ static void continue_earlier(struct tsc_reading *reading, const struct tsc_readi
     const struct tsc_stream *stream = before->stream->same;
     uint64_t again = 0;
 
-    for (size_t i = place_of(stream, epoch);
+    for (size_t i = tsc_stream_length_from(stream, epoch);
          i < stream->n_lengths && stream->lengths[i].epoch < before->stretches[0].epoch; i++)
         again += stream->lengths[i].len;
     for (uint32_t i = 0; i < before->passed.n; i++)

@@ -20,41 +20,10 @@
 
 #include "findings.h"
 #include "debts.h"
+#include "ledger_stream.h"
 #include "spans.h"
 
 #define TSC_STRETCHES_MAX 32
-#define TSC_TO_THE_END    UINT64_MAX
-
-/* The lengths of a stream's epochs, by epoch. */
-struct tsc_length {
-    uint64_t epoch;
-    uint64_t len;
-};
-
-/* A rank has completed an epoch. */
-struct tsc_share {
-    uint64_t epoch;
-    uint64_t first; /* place from which its windows were counted */
-    uint32_t batch;
-    uint32_t rank;
-    uint32_t world;
-};
-
-struct tsc_stream {
-    char *name;
-    char *dataset; /* may be empty, as the next */
-    char *recipe;
-    uint64_t seed;
-    bool resident;              /* every epoch is epoch 0 again */
-    struct tsc_length *lengths; /* by epoch, rising; of the first one (`same`) only, for all */
-    size_t n_lengths;
-    size_t lengths_room;
-    struct tsc_stream *same;  /* the first one of this name, data, recipe and seed, in an earlier run; or itself */
-    struct tsc_share *shares; /* of that one only */
-    size_t n_shares;
-    size_t shares_room;
-    struct tsc_stream *next;
-};
 
 /* One trainer: an attachment, and those that went on where it had ended. */
 struct tsc_consumer {
@@ -142,13 +111,6 @@ uint64_t tsc_reading_index(const struct tsc_reading *reading);
 /* Whether it has begun an epoch and not completed it. */
 bool tsc_reading_in_the_middle(const struct tsc_reading *reading);
 
-/* The epoch's length; TSC_TO_THE_END where it is not recorded. */
-uint64_t tsc_stream_length(const struct tsc_stream *stream, uint64_t epoch);
-
-/* Records it. One that is known already must be the same, or is a finding. */
-void tsc_stream_set_length(struct tsc_stream *stream, uint64_t epoch, uint64_t len, struct tsc_findings *findings);
-
-void tsc_stream_destroy(struct tsc_stream *stream);
 void tsc_reading_destroy(struct tsc_reading *reading);
 
 #endif

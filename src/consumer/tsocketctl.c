@@ -337,38 +337,80 @@ static int version_main(int argc, char *const *argv)
     return written(EXIT_OK);
 }
 
-static int help_main(int argc, char *const *argv)
+static void status_help(FILE *out)
 {
     struct tsc_flag flags[STATUS_FLAGS];
     struct status status;
 
-    (void)argc, (void)argv;
-    fputs("usage: tsocketctl COMMAND ...\n"
-          "\n"
-          "  status NAME             what a daemon does: rates, ring, consumers, what holds it back;\n"
-          "                          exit status 0 once it takes consumers\n",
-          stdout);
     status_flags(&status, flags);
-    tsc_flags_help(flags, STATUS_FLAGS, stdout);
-    fputs("  list [--json]           the running daemons of this user\n"
-          "  stop NAME               end a daemon, and wait until it is gone\n"
-          "  drain NAME              let a daemon end with the epochs that have begun\n"
-          "  set NAME[/STREAM] CONSUMER KEY=VALUE\n"
-          "                          change how patient the group is with a consumer: max-hold=DURATION (30s,\n"
-          "                          500ms; 0: no limit), on-lag=park|skip|detach, max-lag=SAMPLES (0: no limit)\n"
-          "  tap NAME[/STREAM] --batch B\n"
-          "                          read as a trainer does and print what comes, as JSON lines:\n"
-          "                          attached, batch, epoch_end, error\n",
-          stdout);
-    tsc_tap_help(stdout);
-    tsc_verify_help(stdout);
-    fputs("  provenance NAME [--json]\n"
-          "                          what a paper's appendix needs: versions, fingerprints of dataset and\n"
-          "                          recipe, the recipe, the seed\n"
-          "  doctor                  what of this machine can be used from here, and what to change\n"
-          "  help                    this\n"
-          "  --version               the version\n"
-          "\n"
+    tsc_flags_help(flags, STATUS_FLAGS, out);
+}
+
+static int help_main(int argc, char *const *argv);
+
+static const struct command {
+    const char *name;
+    int (*main)(int argc, char *const *argv);
+    const char *help;         /* or NULL: another name of a command, or the help's own */
+    void (*flags)(FILE *out); /* more of it, or NULL */
+} commands[] = {
+    {"status", status_main,
+     "  status NAME             what a daemon does: rates, ring, consumers, what holds it back;\n"
+     "                          exit status 0 once it takes consumers\n",
+     status_help},
+    {"list", list_main, "  list [--json]           the running daemons of this user\n", NULL},
+    {"stop", stop_main, "  stop NAME               end a daemon, and wait until it is gone\n", NULL},
+    {"drain", drain_main,
+     "  drain NAME              let a daemon end with the epochs that are being read;\n"
+     "                          at once if nobody is attached; a resident stream ends with its last reader\n",
+     NULL},
+    {"set", set_main,
+     "  set NAME[/STREAM] CONSUMER KEY=VALUE\n"
+     "                          change how patient the group is with a consumer: max-hold=DURATION (30s,\n"
+     "                          500ms, 2m; 0: no limit), on-lag=park|skip|detach, max-lag=SAMPLES (0: no limit)\n",
+     NULL},
+    {"tap", tsc_tap_main,
+     "  tap NAME[/STREAM] --batch B\n"
+     "                          read as a trainer does and print what comes, as JSON lines:\n"
+     "                          attached, batch, epoch_end, error\n",
+     tsc_tap_help},
+    {"verify", tsc_verify_main,
+     "  verify FILE             show from the FILE of tsocketd --ledger that every consumer got every\n"
+     "                          sample of each epoch that it completed exactly once, or name the\n"
+     "                          exceptions; exit status 1 if there are any\n",
+     tsc_verify_help},
+    {"provenance", provenance_main,
+     "  provenance NAME [--json]\n"
+     "                          what a paper's appendix needs: versions, fingerprints of dataset and\n"
+     "                          recipe, the recipe, the seed\n",
+     NULL},
+    {"doctor", doctor_main,
+     "  doctor                  what of this machine can be used from here, and what to change\n", NULL},
+    {"help", help_main, "  help                    this; COMMAND --help: of that command alone\n", NULL},
+    {"--help", help_main, NULL, NULL},
+    {"-h", help_main, NULL, NULL},
+    {"--version", version_main, "  --version               the version\n", NULL},
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_flags(const struct command *command)
+{
+    if (command->flags != NULL)
+        command->flags(stdout);
+}
+
+static int help_main(int argc, char *const *argv)
+{
+    (void)argc, (void)argv;
+    fputs("usage: tsocketctl COMMAND ...\n\n", stdout);
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (commands[i].help == NULL)
+            continue;
+        fputs(commands[i].help, stdout);
+        print_flags(&commands[i]);
+    }
+    fputs("\n"
           "Daemons are looked for in $TSOCKET_DIR, else in $XDG_RUNTIME_DIR/tsocket and /tmp/tsocket-UID.\n"
           "\n"
           "Exit status: 0 done, 1 failed, 2 wrong usage, 3 tap printed an error event.\n",
@@ -376,25 +418,34 @@ static int help_main(int argc, char *const *argv)
     return written(EXIT_OK);
 }
 
-static const struct {
-    const char *name;
-    int (*main)(int argc, char *const *argv);
-} commands[] = {
-    {"status", status_main},     {"list", list_main},   {"stop", stop_main},         {"drain", drain_main},
-    {"set", set_main},           {"tap", tsc_tap_main}, {"verify", tsc_verify_main}, {"provenance", provenance_main},
-    {"doctor", doctor_main},     {"help", help_main},   {"--help", help_main},       {"-h", help_main},
-    {"--version", version_main},
-};
+/* Wherever it stands: whoever is in doubt need not know what has to come first. */
+static bool asks_for_help(int argc, char *const *argv)
+{
+    for (int at = 2; at < argc; at++) {
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0)
+            return true;
+    }
+    return false;
+}
+
+static int run(const struct command *command, int argc, char *const *argv)
+{
+    if (command->help == NULL || !asks_for_help(argc, argv))
+        return command->main(argc - 1, argv + 1);
+    printf("usage: tsocketctl %s", command->help + strspn(command->help, " "));
+    print_flags(command);
+    return written(EXIT_OK);
+}
 
 int main(int argc, char **argv)
 {
     tsi_log_program("tsocketctl");
-    for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
+    for (size_t i = 0; argc > 1 && i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].main(argc - 1, argv + 1);
+            return run(&commands[i], argc, argv);
     }
     if (argc > 1)
         fprintf(stderr, "tsocketctl: %.64s: no such command; ", argv[1]);
-    fprintf(stderr, "%s\n", "commands are status, list, stop, drain, set, tap, verify, provenance and help");
+    fprintf(stderr, "%s\n", "commands are status, list, stop, drain, set, tap, verify, provenance, doctor and help");
     return EXIT_USAGE;
 }

@@ -209,7 +209,8 @@ int tsocket_producer_add_stream(struct tsocket_producer *producer, const struct 
         return rc;
     record_stream(producer, stream);
     log_places(stream);
-    stream->open = number > 0 || producer->options.wait_for == 0;
+    stream->wait_for = number > 0 ? 0 : producer->options.wait_for;
+    stream->open = stream->wait_for == 0;
     stream->collect_ns = stream->open ? COLLECT_MS * TSI_NS_PER_MS : 0;
     pthread_mutex_lock(&producer->lock); /* a copier that fails looks at all streams */
     producer->streams[producer->n_streams++] = stream;

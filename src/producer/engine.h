@@ -49,6 +49,7 @@ struct tsocket_producer {
     uint32_t turn;      /* the stream that claim looks at first */
     uint32_t side_turn; /* the same among the side rings of a stream */
     int32_t side_due;   /* see take */
+    bool draining;      /* to end once nobody is attached */
     bool stopping;      /* the loop is to end */
     int outcome;        /* what wait returns; TSOCKET_OK: still running */
     char reason[TSI_REASON_MAX];

@@ -307,6 +307,8 @@ static void check_end(struct tsocket_producer *producer)
     }
     if (finished && !resident)
         tsp_engine_end(producer, TSOCKET_END, "no epoch is left to be read");
+    else if (producer->draining) /* of an epoch that nobody reads, or a resident stream, no end would come */
+        tsp_engine_end(producer, TSOCKET_END, "it was to end with its epochs, and nobody reads them");
     else if (visited && producer->options.exit_when_idle)
         tsp_engine_end(producer, TSOCKET_END, "the last consumer has left");
 }

@@ -325,7 +325,7 @@ const struct tsp_option tsp_option_table[] = {
      STREAM(resident),
      .section = TSP_SECTION_EPOCHS,
      .help = "Make the samples once and keep all of them in the ring (its default is then the whole dataset): trainers "
-             "pass over them at any time, none waits for another. For validation sets."},
+             "pass over them at any time, none waits for another; --epochs is not looked at. For validation sets."},
     {.name = "state",
      .argument = "FILE",
      .type = TSP_OPTION_PATH,

@@ -102,19 +102,19 @@ bool tsp_quantity_reals(const char *text, size_t n, double *reals_out)
     return true;
 }
 
-/* A number that is not negative, with one of the units behind it. */
+/* A number without a sign, with one of the units behind it: 0, or at least one of what is counted. */
 static bool with_unit(const char *text, const struct unit *units, uint64_t *amount_out)
 {
     const char *rest;
     double value;
 
-    if (!decimal(text, &rest, &value))
+    if (*text == '+' || *text == '-' || !decimal(text, &rest, &value))
         return false;
     for (; units->name != NULL; units++) {
         if (strcasecmp(rest, units->name) != 0)
             continue;
         double amount = value * units->factor;
-        if (!(amount >= 0 && amount <= largest))
+        if (amount > largest || (value > 0 && amount < 1)) /* 0 often means: no limit */
             return false;
         *amount_out = (uint64_t)amount;
         return true;

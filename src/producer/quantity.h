@@ -22,7 +22,7 @@ bool tsp_quantity_reals(const char *text, size_t n, double *reals_out);
 /* A count, or bytes with a unit: "1024", "512MiB", "1.5G" (k, M, G, T count in 1000, KiB .. TiB in 1024; or B). */
 bool tsp_quantity_size(const char *text, uint64_t *amount_out, bool *bytes_out);
 
-/* Milliseconds from "5s", "500ms", "1.5m", "2h", or a number of seconds: "5". */
+/* Milliseconds from "5s", "500ms", "1.5m", "2h", or a number of seconds: "5". Not less than one, unless it is 0. */
 bool tsp_quantity_duration(const char *text, uint64_t *ms_out);
 
 #endif

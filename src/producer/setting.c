@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "setting.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "../ipc/clock.h"
+#include "quantity.h"
 
-/* "30", "30s", "500ms"; false: none of these, or more than a year. */
-static bool get_duration(const char *text, uint64_t *ns_out)
+#define HOLD_MAX_MS (365 * 86400 * UINT64_C(1000)) /* a year */
+
+static bool set_max_hold(struct tsp_consumer *consumer, const char *value)
 {
-    char *end;
-    double value = strtod(text, &end);
-    bool ms = strcmp(end, "ms") == 0;
+    uint64_t ms;
 
-    if (end == text || !(value >= 0 && value <= 31536000.0) || !(ms || *end == '\0' || strcmp(end, "s") == 0))
+    if (!tsp_quantity_duration(value, &ms) || ms > HOLD_MAX_MS)
         return false;
-    *ns_out = (uint64_t)(value * (double)(ms ? TSI_NS_PER_MS : TSI_NS_PER_S));
+    consumer->max_hold_ns = ms * TSI_NS_PER_MS;
     return true;
 }
 
@@ -35,10 +34,9 @@ static bool set_on_lag(struct tsp_consumer *consumer, const char *value)
 
 static bool set_max_lag(struct tsp_consumer *consumer, const char *value)
 {
-    char *end;
-    unsigned long long samples = strtoull(value, &end, 10);
+    uint64_t samples;
 
-    if (end == value || *end != '\0' || value[0] == '-' || samples > TSI_NUMBER_MAX)
+    if (!tsp_quantity_count(value, &samples) || samples > TSI_NUMBER_MAX)
         return false;
     consumer->max_lag = samples;
     return true;
@@ -50,7 +48,7 @@ bool tsp_setting_change(struct tsp_consumer *consumer, const char *setting)
     size_t len = value != NULL ? (size_t)(value - setting) : 0;
 
     if (len == 8 && strncmp(setting, "max-hold", len) == 0)
-        return get_duration(value + 1, &consumer->max_hold_ns);
+        return set_max_hold(consumer, value + 1);
     if (len == 6 && strncmp(setting, "on-lag", len) == 0)
         return set_on_lag(consumer, value + 1);
     if (len == 7 && strncmp(setting, "max-lag", len) == 0)

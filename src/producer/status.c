@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "status.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,8 +73,40 @@ static cJSON *workers_json(const struct tsocket_producer *producer)
     return json;
 }
 
+bool tsp_status_missing(const struct tsp_stream *stream, const struct tsp_roster *roster,
+                        char text_out[TSP_STATUS_MISSING])
+{
+    uint32_t here = tsp_roster_attached(roster, stream);
+
+    text_out[0] = '\0';
+    if (!stream->open)
+        snprintf(text_out, TSP_STATUS_MISSING, "%" PRIu32 " consumers, %" PRIu32 " %s here", stream->wait_for, here,
+                 here == 1 ? "is" : "are");
+    return !stream->open;
+}
+
+/* Empty unless it is parked. */
+static void add_parked_for(cJSON *json, const struct tsp_consumer *consumer, const struct tsp_roster *roster)
+{
+    char missing[TSP_STATUS_MISSING], text[TSP_STATUS_MISSING + 16];
+    const char *why = consumer->parked_for;
+
+    if (consumer->state != TSP_PARKED) {
+        why = "";
+    } else if (consumer->evicted) {
+        why = "detached";
+    } else if (consumer->fresh && tsp_status_missing(consumer->stream, roster, missing)) {
+        snprintf(text, sizeof(text), "waits for %s", missing);
+        why = text;
+    } else if (consumer->asks) {
+        why = "waits for a side ring";
+    }
+    cJSON_AddStringToObject(json, "parked_for", why);
+}
+
 /* Which ring it reads, or why none; and how long what is ready lasts it at the group's rate. */
-static void add_whereabouts(cJSON *json, const struct tsp_consumer *consumer, uint64_t now_ns)
+static void add_whereabouts(cJSON *json, const struct tsp_consumer *consumer, const struct tsp_roster *roster,
+                            uint64_t now_ns)
 {
     const struct tsp_stream *ring = consumer->ring;
     uint64_t lag = consumer->state == TSP_READING && ring->published > consumer->released
@@ -82,11 +115,7 @@ static void add_whereabouts(cJSON *json, const struct tsp_consumer *consumer, ui
     uint64_t room = ring != NULL && ring->layout.capacity > lag ? ring->layout.capacity - lag : 0;
 
     cJSON_AddStringToObject(json, "ring", ring == NULL ? "none" : ring->home != NULL ? "side" : "group");
-    cJSON_AddStringToObject(json, "parked_for",
-                            consumer->state != TSP_PARKED ? ""
-                            : consumer->evicted           ? "detached"
-                            : consumer->asks              ? "waits for a side ring"
-                                                          : consumer->parked_for);
+    add_parked_for(json, consumer, roster);
     cJSON_AddNumberToObject(json, "parked_s",
                             consumer->state == TSP_PARKED ? seconds(now_ns - consumer->parked_ns) : 0);
     add(json, "parked", consumer->parked);
@@ -129,7 +158,7 @@ static cJSON *consumer_json(const struct tsp_consumer *consumer, const struct ts
     cJSON_AddStringToObject(
         json, "state",
         consumer->state == TSP_READING && consumer->wants ? "waiting" : tsp_consumer_state_word(consumer->state));
-    add_whereabouts(json, consumer, now_ns);
+    add_whereabouts(json, consumer, roster, now_ns);
     add(json, "epoch", place.epoch);
     add(json, "first", place.first);
     add(json, "position", place.position);
@@ -156,9 +185,11 @@ static cJSON *bad_json(const struct tsp_stream *stream)
 static void add_held_back_by(cJSON *json, const struct tsp_stream *stream, const struct tsp_roster *roster)
 {
     const struct tsp_consumer *consumer = tsp_stream_held_by(stream, roster);
-    char text[TSOCKET_NAME_MAX + 32];
+    char text[TSOCKET_NAME_MAX + 32], missing[TSP_STATUS_MISSING];
 
-    if (consumer != NULL)
+    if (tsp_status_missing(stream, roster, missing))
+        snprintf(text, sizeof(text), "the wait for %s", missing);
+    else if (consumer != NULL)
         snprintf(text, sizeof(text), "%s (%d)", consumer->hello.name, (int)consumer->peer.pid);
     else if (tsp_stream_held_by_grace(stream, roster))
         snprintf(text, sizeof(text), "join grace");

@@ -149,6 +149,9 @@ int tsp_stream_create(const struct tsocket_stream_options *given, uint32_t numbe
     if (rc != TSOCKET_OK)
         return rc;
     if (options.resident) { /* whoever comes passes over all of it at will: nobody is ever behind */
+        if (options.epochs > 0)
+            tsi_log('I', "stream %s: resident, so that its --epochs %" PRIu64 " is not looked at", options.name,
+                    options.epochs);
         options.side_rings = 0;
         options.first_epoch = 0;
         options.epochs = 1;

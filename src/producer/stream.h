@@ -41,6 +41,7 @@ struct tsp_stream {
     char *recipe; /* or NULL */
     struct tsocket_stream_options options;
     uint64_t join_grace_ns;
+    uint32_t wait_for;   /* so many consumers must be there before it opens */
     uint64_t collect_ns; /* so long the first who comes with a token waits for others, to begin at the first place */
     struct tsi_layout layout;
     struct tsi_arena page;

@@ -238,6 +238,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
                    const struct tsi_hello *hello, uint64_t now_ns)
 {
     struct tsp_stream *stream = find_stream(producer, hello->stream);
+    char missing[TSP_STATUS_MISSING];
     bool catch_up = false;
     int rc = TSOCKET_ENOTFOUND;
 
@@ -258,7 +259,7 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
     consumer->route = route;
     TSI_STEP(ATTACHED);
     warn_of_size(consumer);
-    if (stream->number == 0 && tsp_roster_attached(&producer->roster, stream) >= producer->options.wait_for)
+    if (tsp_roster_attached(&producer->roster, stream) >= stream->wait_for)
         stream->open = true;
     move(producer, now_ns); /* an epoch that nobody reads any more may end here, and its own begin */
     if (send_welcome(producer, consumer, catch_up) != TSOCKET_OK) {
@@ -271,6 +272,8 @@ static void attach(struct tsocket_producer *producer, struct tsp_consumer *consu
             ", from epoch %" PRIu64,
             stream->name, hello->name, (int)consumer->peer.pid, hello->batch, hello->rank, hello->world,
             consumer->epoch);
+    if (tsp_status_missing(stream, &producer->roster, missing))
+        tsi_log('I', "stream %s: waits for %s", stream->name, missing);
 }
 
 /* --- settings of a consumer, changed while it runs */
@@ -289,7 +292,7 @@ static int set_all(struct tsocket_producer *producer, const struct tsi_hello *sa
             continue;
         if (!tsp_setting_change(consumer, said->setting))
             return tsi_fail(TSOCKET_EINVAL,
-                            "\"%s\" is no setting; there are max-hold=DURATION (30s, 500ms; 0: no limit), "
+                            "\"%s\" is no setting; there are max-hold=DURATION (30s, 500ms, 2m; 0: no limit), "
                             "on-lag=park|skip|detach and max-lag=SAMPLES (0: no limit)",
                             said->setting);
         tsp_side_tell(consumer);
@@ -370,6 +373,7 @@ static void hear_tool(struct tsocket_producer *producer, const struct tsp_consum
     if (strcmp(type, "DRAIN") == 0) {
         for (uint32_t i = 0; i < producer->n_streams; i++)
             tsp_stream_drain(producer->streams[i]);
+        producer->draining = true;
         tsp_talk_progress(producer, now_ns);
     }
     send_text(producer, route, tsp_status_print(producer, now_ns));

@@ -173,6 +173,25 @@ class ReliabilityTest(SystemTest):
         self.assertIn("--max-crashes", refused.of_kind("error")[0]["message"])
         self.tap(daemon, 5, "--name", "another", "--batches", "3").finish()
 
+    def test_who_comes_back_before_the_others_is_said_to_wait_for_them(self):
+        args = ("synthetic:1009x8x8", "--ring", "64", "--wait-for", "2")
+        daemon = self.start_daemon(*args)
+        taps = [self.tap(daemon, 5, "--name", name, "--hold-ms", "1", "--reconnect-ms", "60000") for name in ("stays", "goes")]
+        for tap in taps:
+            tap.wait_batches(5)
+        taps[1].kill()
+        daemon.kill()
+        again = self.start_daemon(*args)
+        here = "for 2 consumers, 1 is here"
+        stream = wait_until(lambda: (s := again.status()["streams"][0])["consumers"] and s, what="the one that is left")
+        self.assertEqual(stream["consumers"][0]["parked_for"], f"waits {here}")
+        self.assertEqual(stream["held_back_by"], f"the wait {here}")
+        self.assertIn(f"parked: waits {here}", self.ctl("status", "main").stdout)
+        self.assertIn(f"stream train: waits {here}", again.stderr())
+        other = self.tap(again, 5, "--name", "other", "--batches", "5").finish()
+        self.assertEqual(len(other.of_kind("batch")), 5)
+        taps[0].kill()
+
     def test_drain_ends_with_the_epoch(self):
         daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
         tap = self.tap(daemon, 5, "--hold-ms", "1")
@@ -196,6 +215,26 @@ class ReliabilityTest(SystemTest):
         self.assertEqual(list(late.epochs()), [0])
         self.assertEqual(daemon.wait(10), 0)
 
+    def test_drain_ends_a_daemon_to_which_nobody_is_attached(self):
+        daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
+        self.ctl("drain", "main")
+        self.assertEqual(daemon.wait(10), 0)
+
+    def test_drain_ends_a_daemon_whose_trainers_have_left_in_the_middle(self):
+        daemon = self.start_daemon("synthetic:1009x8x8", "--ring", "64")
+        self.tap(daemon, 5, "--batches", "3").finish()
+        self.ctl("drain", "main")
+        self.assertEqual(daemon.wait(10), 0)
+
+    def test_drain_ends_a_resident_stream_with_its_last_reader(self):
+        daemon = self.start_daemon("--stream", "val=synthetic:97x8x8,resident=on")
+        reader = self.tap(daemon, 5, "--epochs", "3", "--hold-ms", "5")
+        reader.wait_batches(1)
+        self.ctl("drain", "main")
+        reader.finish()
+        self.assert_whole_epochs(reader, 97, 5, range(3))
+        self.assertEqual(daemon.wait(10), 0)
+
     def test_a_resident_stream_serves_everyone_at_will(self):
         daemon = self.start_daemon("--stream", "val=synthetic:97x8x8,resident=on,augment=eval", "--ledger", self.ledger())
         slow = self.tap(daemon, 5, "--hold-ms", "3000")
@@ -207,6 +246,13 @@ class ReliabilityTest(SystemTest):
         stream = daemon.status()["streams"][0]
         self.assertTrue(stream["resident"])
         self.assertEqual(stream["made"], 97)
+
+    def test_a_resident_stream_has_no_number_of_epochs(self):
+        daemon = self.start_daemon("synthetic:13x8x8", "--epochs", "2", "--resident")
+        self.assertEqual(daemon.stderr().count("is not looked at"), 1)
+        self.assertIn("stream train: resident, so that its --epochs 2 is not looked at", daemon.stderr())
+        tap = self.tap(daemon, 5, "--epochs", "3").finish()
+        self.assert_whole_epochs(tap, 13, 5, range(3))
 
     def test_a_resident_stream_that_cannot_be_is_refused_with_its_size(self):
         daemon = self.launch_daemon("synthetic:1009x8x8", "--resident", "--ring", "64")

@@ -72,6 +72,32 @@ class VerifyTest(SystemTest):
             self.assertIn(says, done.stderr)
         self.assertIn("No such file", self.verify("/no/such/file").stderr)
 
+    def test_what_is_no_regular_file_is_not_waited_for(self):
+        path = os.path.join(self.folder, "pipe")
+        os.mkfifo(path)
+        for other in (path, self.folder, "/dev/null"):
+            done = self.verify(other)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertEqual(done.stderr,
+                             f"tsocketctl verify: {other}: not a regular file; tsocketd --ledger FILE writes one\n")
+
+    def test_a_ledger_in_which_nothing_happened_proves_nothing(self):
+        for parts in ((), self.good()[1:2]):
+            done = self.verify(self.write(ledgers.HEAD, *parts))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("nothing to prove: no consumer has completed an epoch", done.stdout)
+            self.assertNotIn("proven", done.stdout)
+
+    def test_each_command_has_a_help(self):
+        whole = self.run_program(TSOCKETCTL, "help", text=True).stdout
+        for command in ("status", "list", "stop", "drain", "set", "tap", "verify", "provenance", "doctor"):
+            for args in (("--help",), ("-h",), ("main", "--help")):
+                done = self.run_program(TSOCKETCTL, command, *args, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+                self.assertTrue(done.stdout.startswith(f"usage: tsocketctl {command}"), done.stdout)
+                self.assertIn(done.stdout.removeprefix("usage: tsocketctl "), whole)
+        self.assertIn("--hold-ms", self.run_program(TSOCKETCTL, "tap", "--help", text=True).stdout)
+
     def test_wrong_calls_are_explained(self):
         for args in ((), ("a", "b"), ("a", "--nonsense")):
             done = self.run_program(TSOCKETCTL, "verify", *args, text=True)

@@ -455,6 +455,57 @@ static void ranks_share_an_epoch(void **state)
     assert_int_equal(audit.consumers->next->next->samples, 32);
 }
 
+/* A killed daemon had not written how far rank 0 was; rank 1 had left, and does not come back. */
+static void the_token_of_a_rank_vouches_for_the_epochs_that_it_skips(void **state)
+{
+    (void)state;
+    run();
+    epochs(3);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        attach_rank(rank, "job", 8, rank, 2, 0);
+        place(rank, 0, 0, END);
+    }
+    released(1, 2, LEN);
+    left(1);
+    run();
+    attach_rank(2, "job", 8, 0, 2, TSI_RECORD_RESUMED);
+    place(2, 2, 16, END);
+    released(2, 2, LEN);
+    left(2);
+    end_run();
+    assert_proven(2);
+    assert_int_equal(audit.findings.n, 1); /* the daemon that was killed */
+    assert_int_equal(audit.consumers->epochs, 3);
+    assert_int_equal(audit.consumers->by_token, 2 * 52 + 8); /* 100 = 6 rounds of 16, and 4 more: those are rank 0's */
+    assert_int_equal(audit.consumers->samples, 52 - 8);
+}
+
+/* Nor how long the epoch was in which it had been. */
+static void a_rank_s_token_vouches_for_an_epoch_of_unknown_length(void **state)
+{
+    (void)state;
+    run();
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        attach_rank(rank, "job", 8, rank, 2, 0);
+        place(rank, 0, 0, END);
+    }
+    run();
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        attach_rank(rank, "job", 8, rank, 2, TSI_RECORD_RESUMED);
+        place(rank, 1, 0, END);
+    }
+    epoch_len(1, LEN);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        released(rank, 1, LEN);
+        left(rank);
+    }
+    end_run();
+    assert_proven(2);
+    assert_int_equal(audit.findings.n, 1); /* the daemon that was killed */
+    assert_int_equal(audit.consumers->epochs, 2);
+    assert_int_equal(audit.streams->n_shares, 4);
+}
+
 static void a_tail_that_was_not_wanted_is_no_gap(void **state)
 {
     (void)state;
@@ -1116,6 +1167,8 @@ int main(void)
         AUDIT(a_fork_of_a_run_goes_on_by_its_token),
         AUDIT(another_dataset_has_nothing_to_do_with_it),
         AUDIT(ranks_share_an_epoch),
+        AUDIT(the_token_of_a_rank_vouches_for_the_epochs_that_it_skips),
+        AUDIT(a_rank_s_token_vouches_for_an_epoch_of_unknown_length),
         AUDIT(a_tail_that_was_not_wanted_is_no_gap),
         AUDIT(who_joins_in_the_middle_by_choice_is_noted),
         AUDIT(who_dies_in_the_middle_is_noted),
