@@ -42,26 +42,21 @@ const char *tsi_origin_difference(const char *a, const char *b)
     return NULL;
 }
 
-/* Behind everything else, so that a token that was cut or mistyped does not lead to another place. */
-static uint32_t check_of(const char *text, size_t len)
-{
-    return tsi_crc(0, text, len);
-}
-
 int tsi_token_pack(const struct tsi_token *token, char text_out[TSOCKET_TOKEN_MAX + 1])
 {
     uint64_t lap = token->wrap > 0 ? token->wrap : token->until;
     const char *letter = token->wrap > 0 ? "w" : token->until > 0 ? "l" : "";
+    char text[TSOCKET_TOKEN_MAX - CHECK_LEN + 1];
     int len;
 
     if (token->origin[0] == '\0' || token->from.epoch > LIMIT || token->from.index > LIMIT ||
         token->from.removed > LIMIT || token->ahead > LIMIT || lap > LIMIT)
         return tsi_fail(TSOCKET_EINVAL, "a place that no token can name");
-    len = snprintf(text_out, TSOCKET_TOKEN_MAX + 1, "ts2.%s.%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%s%" PRIx64,
+    len = snprintf(text, sizeof(text), "ts2.%s.%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%s%" PRIx64,
                    token->origin, token->from.epoch, token->from.index, token->from.removed, token->ahead, letter, lap);
     if (len > TSOCKET_TOKEN_MAX - CHECK_LEN)
         return tsi_fail(TSOCKET_EINVAL, "a place that no token can name");
-    snprintf(text_out + len, CHECK_LEN + 1, ".%08" PRIx32, check_of(text_out, (size_t)len));
+    snprintf(text_out, TSOCKET_TOKEN_MAX + 1, "%s.%08" PRIx32, text, tsi_crc(0, text, (size_t)len));
     return TSOCKET_OK;
 }
 
@@ -105,7 +100,7 @@ static bool get_lap(const char *text, struct tsi_token *token)
     return where != NULL ? get_number(text + 1, where) && *where > 0 : strcmp(text, "0") == 0;
 }
 
-/* Cuts the check off. False: it is not that of the rest. */
+/* Cuts the check off, which keeps a mistyped token from leading to another place. False: it is not that of the rest. */
 static bool take_check(char *text)
 {
     char *dot = strrchr(text, '.');
@@ -113,7 +108,7 @@ static bool take_check(char *text)
 
     if (dot == NULL)
         return false;
-    snprintf(check, sizeof(check), "%08" PRIx32, check_of(text, (size_t)(dot - text)));
+    snprintf(check, sizeof(check), "%08" PRIx32, tsi_crc(0, text, (size_t)(dot - text)));
     *dot = '\0';
     return strcmp(dot + 1, check) == 0;
 }

@@ -16,7 +16,7 @@
 /* --- places */
 
 /* Whether the ring has the place, between its floor and the end of the epoch that it is in. */
-static bool find(const struct tsp_stream *ring, const struct tsi_place *place, uint64_t *position_out)
+bool tsp_side_find(const struct tsp_stream *ring, const struct tsi_place *place, uint64_t *position_out)
 {
     struct tsi_sight sight;
 
@@ -29,11 +29,6 @@ static bool find(const struct tsp_stream *ring, const struct tsi_place *place, u
         return false;
     *position_out = sight.start + place->index;
     return true;
-}
-
-bool tsp_side_find(const struct tsp_stream *stream, const struct tsi_place *place, uint64_t *position_out)
-{
-    return find(stream, place, position_out);
 }
 
 /* As far as the ring knows: of what a side ring had before it was begun anew, it does not. */
@@ -56,7 +51,7 @@ static bool is_in_group(const struct tsp_stream *stream, const struct tsi_place 
 {
     uint64_t position;
 
-    return find(stream, place, &position) || is_next_epoch(stream, place);
+    return tsp_side_find(stream, place, &position) || is_next_epoch(stream, place);
 }
 
 /* Whoever stands there has had everything: it only waits to be told so. */
@@ -165,7 +160,7 @@ int tsp_side_ask(struct tsp_consumer *consumer, const struct tsi_place *place, b
     if (!again)
         record(consumer, place);
     if (consumer->state == TSP_READING && consumer->ring == consumer->stream &&
-        !find(consumer->stream, place, &position) &&
+        !tsp_side_find(consumer->stream, place, &position) &&
         !is_next_epoch(consumer->stream, place)) /* the group does not wait until there is a side ring */
         tsp_side_park(consumer, TSP_LEDGER_SIDE, now_ns);
     consumer->place = *place;
@@ -265,7 +260,8 @@ static bool begin_side(struct tsp_consumer *consumer)
     struct tsp_filler *filler = &side->filler;
     uint64_t position;
 
-    if (find(side, &consumer->place, &position) && position <= filler->head && has_room_from(consumer, position))
+    if (tsp_side_find(side, &consumer->place, &position) && position <= filler->head &&
+        has_room_from(consumer, position))
         return true;
     tsp_filler_stop(filler);
     if (!is_at_rest(side))
@@ -322,7 +318,7 @@ static bool move_to_side(struct tsp_stream *stream, struct tsp_consumer *consume
         return false;
     if (consumer->ring != consumer->side)
         consumer->released = consumer->side_released;
-    if (find(consumer->side, &consumer->place, &position))
+    if (tsp_side_find(consumer->side, &consumer->place, &position))
         consumer->released = MIN(consumer->released, position);
     watch(consumer, consumer->side);
     return true;
@@ -341,7 +337,7 @@ bool tsp_side_answer(struct tsp_stream *stream, const struct tsp_roster *roster,
     }
     if (consumer->fresh && !stream->open)
         return false;
-    if (find(stream, &consumer->place, &position) &&
+    if (tsp_side_find(stream, &consumer->place, &position) &&
         !(tsp_side_is_free(stream, roster) && position > stream->filler.head)) {
         move_to_group(stream, roster, consumer, position, now_ns);
     } else if (is_behind_the_last(stream, &consumer->place)) {
@@ -411,7 +407,7 @@ static bool is_behind_head(const struct tsp_stream *stream, const struct tsi_pla
 {
     uint64_t position;
 
-    return find(stream, place, &position) && position <= stream->filler.head;
+    return tsp_side_find(stream, place, &position) && position <= stream->filler.head;
 }
 
 /* The ring is at rest: begins at a token's place. */
@@ -433,7 +429,7 @@ static void admit_fresh(struct tsp_stream *stream, const struct tsp_roster *rost
         struct tsp_consumer *consumer = roster->consumers[i];
         uint64_t position;
 
-        if (consumer->stream == stream && consumer->fresh && find(stream, &consumer->place, &position)) {
+        if (consumer->stream == stream && consumer->fresh && tsp_side_find(stream, &consumer->place, &position)) {
             tsp_join_activate(stream, roster, consumer, consumer->place.epoch, position, now_ns);
             consumer->fresh = false;
         }
@@ -547,8 +543,9 @@ static bool can_merge(const struct tsp_stream *stream, const struct tsp_roster *
     struct tsi_place place = place_of(consumer);
     uint64_t position;
 
-    return find(stream, &place, &position) && (position >= stream->floor + (stream->filler.head - stream->floor) / 2 ||
-                                               tsp_roster_readers(roster, stream) == 0);
+    return tsp_side_find(stream, &place, &position) &&
+           (position >= stream->floor + (stream->filler.head - stream->floor) / 2 ||
+            tsp_roster_readers(roster, stream) == 0);
 }
 
 void tsp_side_progress(struct tsp_stream *stream, const struct tsp_roster *roster, uint64_t now_ns)

@@ -23,8 +23,8 @@
 
 #include "stream.h"
 
-/* Whether the place is in the group's ring, or will be in this epoch; and where. */
-bool tsp_side_find(const struct tsp_stream *stream, const struct tsi_place *place, uint64_t *position_out);
+/* Whether the place is in the ring, or will be in this epoch; and where. */
+bool tsp_side_find(const struct tsp_stream *ring, const struct tsi_place *place, uint64_t *position_out);
 
 /* Whether the stream has side rings that are large enough for such a consumer. */
 bool tsp_side_fits(const struct tsp_stream *stream, const struct tsi_hello *hello);
