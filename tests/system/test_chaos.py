@@ -29,12 +29,12 @@ class ChaosTest(SystemTest):
                 alive.pop(chance.randrange(len(alive))).kill()
             elif what < 0.7:
                 leaver = alive.pop(chance.randrange(len(alive)))
-                leaver.signal(signal.SIGCONT)
+                leaver.go_on()
                 leaver.signal(signal.SIGTERM)
             elif what < 0.85:
-                chance.choice(alive).signal(signal.SIGSTOP)
+                chance.choice(alive).stop()
             else:
-                chance.choice(alive).signal(signal.SIGCONT)
+                chance.choice(alive).go_on()
             time.sleep(chance.random() * 0.02)
         self.let_all_go_on(alive)
         return all_
@@ -48,7 +48,7 @@ class ChaosTest(SystemTest):
     def let_all_go_on(self, alive):
         """Whoever is left gets further: nothing that the others did has stopped the stream."""
         for tap in alive:
-            tap.signal(signal.SIGCONT)
+            tap.go_on()
         begun = time.monotonic()
         for tap in alive:
             seen = tap.seen()

@@ -275,7 +275,7 @@ class ChaosTest(SystemTest):
                 taps[-1].who = f"c{step}"
             elif running and what == "stop":
                 victim = dice.choice(running)
-                victim.signal(signal.SIGSTOP)
+                victim.stop()
                 keeper.wait_batches(keeper.seen() + 40)
                 victim.go_on()
             elif running and what == "kill":

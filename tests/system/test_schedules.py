@@ -87,7 +87,7 @@ class Schedule:
         elif what < 0.45 and who and who.tap not in self.run.stopped:
             pause = self.pick(0.01, 0.05, 0.1, 0.3)
             self.say("stop", who.name, pause)
-            who.tap.signal(signal.SIGSTOP)
+            who.tap.stop()
             self.run.stopped[who.tap] = time.monotonic() + pause
         elif what < 0.52 and who and who.tap.seen() > 0:
             self.say("kill", who.name)
@@ -102,7 +102,7 @@ class Schedule:
             self.run.daemon.kill()
         elif what < 0.78 and self.run.daemon.running() and self.run.daemon not in self.run.stopped:
             self.say("daemon stops")
-            self.run.daemon.signal(signal.SIGSTOP)
+            self.run.daemon.stop()
             self.run.stopped[self.run.daemon] = time.monotonic() + self.pick(0.01, 0.1, 0.2)
 
     def play(self):

@@ -61,7 +61,7 @@ class Trainer:
 
     def resume(self, batch):
         """It is told to end, and goes on with its token, in a process of its own."""
-        self.tap.signal(signal.SIGCONT)
+        self.tap.go_on()
         self.tap.signal(signal.SIGTERM)
         self.tap.wait()
         with self.tap.changed:
@@ -85,7 +85,6 @@ class Trainer:
         """
         if not self.missed and self.tap.running() and (once_more or not self.tap.of_kind("attached")):
             self.missed = True
-            self.tap.signal(signal.SIGCONT)
             self.tap.signal(signal.SIGKILL)
 
     def came_too_late(self):
@@ -222,7 +221,7 @@ class Run:
                 trainer.miss_it(self.restarts > 0)
         for process, until in list(self.stopped.items()):
             if time.monotonic() >= until:
-                process.signal(signal.SIGCONT)
+                process.go_on()
                 del self.stopped[process]
 
     def finish(self, seconds, restart_args=None):
@@ -238,8 +237,11 @@ class Run:
         """All have ended: so does the daemon, at the latest when it is told to. (One that has just been started again would
         be killed by the signal, with what the one before left.)"""
         self.daemon.go_on()
-        wait_until(lambda: not self.daemon.running() or self.test.ctl("status", self.name, check=False).returncode == 0,
-                   what="the daemon's start or end")
+        try:
+            wait_until(lambda: not self.daemon.running() or self.test.ctl("status", self.name, check=False).returncode == 0,
+                       what="the daemon's start or end")
+        except AssertionError as e:
+            raise AssertionError(f"{e}: state {self.daemon.state()}, {self.daemon.stderr()[-3000:]}") from None
         self.daemon.signal(signal.SIGTERM)
         self.test.assertIn(self.daemon.wait(10), (0, NOTHING_LEFT, *expected), self.daemon.stderr()[-2000:])
 
