@@ -133,7 +133,9 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
     if (consumer->hello.world > 1)
         return;
     consumer->second_lap |= begins;
-    wraps = late && consumer->second_lap && index < consumer->wrap;
+    if (late && consumer->second_lap && index >= consumer->wrap)
+        return; /* at its second lap's end, behind which its place has led it to the next epoch all along */
+    wraps = late && consumer->second_lap;
     if (late && !consumer->second_lap)
         index = MAX(index, consumer->wrap); /* it may be able to say only a place before its first sample */
     if (begins && consumer->ring != NULL && place->epoch >= tsp_stream_oldest_epoch(consumer->ring))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loaders that pause, lag and come late: nothing is lost unsaid, and nobody waits for them."""
+import os
 import threading
 import unittest
 import warnings
 
 import tsocket
-from harness import wait_until
+from harness import TSOCKETCTL, wait_until
 from pythontest import PythonTest
 
 SAMPLES = 103
@@ -71,6 +72,41 @@ class PauseTest(PythonTest):
         with self.assertRaisesRegex(tsocket.Refused, "--side-rings"):
             loader.pause()
         self.assertEqual(next(iter(loader)).first, 0)
+
+    def test_who_is_parked_at_the_end_of_its_second_lap_is_proven(self):
+        """All is released, but the daemon has not heard of it, nor does it take it from one that is parked."""
+        options = ("--epochs", "2", "--ledger", os.path.join(self.folder, "ledger"), "--max-hold", "100ms")
+        daemon = self.start(*options)
+        first = self.loader(batch_size=5)
+        for _ in range(12):
+            next(iter(first)).release()
+        late = self.loader(batch_size=1, join="catch-up", consumer_name="late")
+        other = threading.Thread(target=self.indices, args=(first,))
+        other.start()
+        batches = iter(late)
+        lap = next(batches).first
+        self.assertGreater(lap, 0)
+        while next(batches).first != 0:
+            pass
+        other.join()
+        states = [loader.state_dict() for loader in (late, first)]
+        late.close()
+        first.close()
+        self.assertEqual(daemon.terminate(), 0)
+        daemon = self.start(*options, "--wait-for", "2")
+        late = self.loader(batch_size=1, consumer_name="late", resume=states[0])
+        first = self.loader(batch_size=5, resume=states[1])
+        batch = next(iter(late))
+        while batch.first + len(batch.index) < lap:
+            batch = next(iter(late))
+        batch.release()
+        self.assertEqual(sorted(self.indices(first)), list(range(SAMPLES)))
+        self.assertEqual(sorted(self.indices(late, 2)), list(range(SAMPLES)))
+        late.close()
+        first.close()
+        self.assertEqual(daemon.wait(), 0)
+        proof = self.run_program(TSOCKETCTL, "verify", options[3])
+        self.assertEqual(proof.returncode, 0, proof.stdout.decode())
 
     def test_what_was_written_over_is_said_and_comes_again(self):
         self.start("--wait-for", "2", "--max-hold", "50ms")
