@@ -23,8 +23,8 @@ def nice_ceiling(value):
 
 
 def number(value):
-    """Three digits are enough."""
-    return f'{value:.0f}' if value >= 100 else f'{value:.3g}'
+    """Three digits are enough, and as many as fit above a bar."""
+    return f'{value:.0f}' if value >= 10 else f'{value:.2f}'.rstrip('0').rstrip('.')
 
 
 def text(x, y, words, size=12, anchor='start', weight='normal', fill=INK):
@@ -55,7 +55,7 @@ def bars(panel, top, x, y, height, groups, group_name):
             tall = height * series[g] / top
             out.append(f'<rect x="{left + s * bar + 1:.1f}" y="{y + TOP + height - tall:.1f}" width="{bar - 2:.1f}" '
                        f'height="{tall:.1f}" fill="{COLOURS[s]}"/>')
-            out.append(text(left + (s + 0.5) * bar, y + TOP + height - tall - 4, number(series[g]), 10, 'middle'))
+            out.append(text(left + (s + 0.5) * bar, y + TOP + height - tall - 4, number(series[g]), 9, 'middle'))
         out.append(text(left + 0.4 * group_width, y + TOP + height + 16, name, 12, 'middle'))
     middle = x + LEFT + (WIDTH - LEFT - RIGHT) / 2
     return out + [text(middle, y + TOP + height + 33, group_name, 11, 'middle', fill=SOFT)]
@@ -70,10 +70,11 @@ def draw_panel(panel, x, y, groups, group_name):
 
 def legend(names, x, y):
     out = []
-    for colour, name in zip(COLOURS, names):
-        out.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{colour}"/>')
-        out.append(text(x + 18, y, name))
-        x += 30 + 6.2 * len(name)
+    each = (COLUMNS * (WIDTH + 20) - 20) / len(names)
+    size = min(12, each / (0.55 * max(map(len, names)) + 2))
+    for i, name in enumerate(names):
+        out.append(f'<rect x="{x + i * each:.1f}" y="{y - 10}" width="12" height="12" fill="{COLOURS[i]}"/>')
+        out.append(text(x + i * each + 17, y, name, size))
     return out
 
 
