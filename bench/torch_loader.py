@@ -89,7 +89,7 @@ def make_loader(options):
 def shared_batches(options):
     import tsocket.torch
 
-    loader = tsocket.torch.Loader(options.shared, options.batch, dtype=torch.uint8, connect_timeout=60)
+    loader = tsocket.torch.Loader(options.shared, options.batch, dtype=torch.uint8, channels_last=True, connect_timeout=60)
     for _ in loader.epochs():
         yield from loader
 

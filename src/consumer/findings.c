@@ -80,7 +80,9 @@ void tsc_finding_text(const struct tsc_finding *finding, char *out, size_t len)
         snprintf(out, len, "%llu records could not be written: what happened then is not known", from);
         break;
     case TSC_DAMAGED:
-        snprintf(out, len, "%llu records are damaged, the first of them at byte %llu", from, to);
+        snprintf(out, len,
+                 "%llu records are damaged, or stand where something is missing or was put in: the first at byte %llu",
+                 from, to);
         break;
     case TSC_STRAY:
         snprintf(out, len, "a record speaks of number %llu, which was not introduced", from);

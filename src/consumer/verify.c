@@ -36,23 +36,21 @@ static int complain(const char *path, const char *why)
     return EXIT_NOT_PROVEN;
 }
 
-static int read_head(const char *path, FILE *file)
+static int read_head(const char *path, FILE *file, unsigned char head[TSI_RECORD_BYTES])
 {
-    unsigned char head[TSI_RECORD_BYTES];
-
-    if (fread(head, sizeof(head), 1, file) != 1)
+    if (fread(head, TSI_RECORD_BYTES, 1, file) != 1)
         return complain(path, ferror(file) ? strerror(errno) : "too short for a ledger");
     switch (tsi_record_check_head(head)) {
     case TSOCKET_OK:
         return EXIT_PROVEN;
     case TSOCKET_EPROTOCOL:
-        return complain(path, "a ledger of another version of tsocket");
+        return complain(path, "a ledger of another version of tsocket; verify it with the one that wrote it");
     default:
         return complain(path, "not a ledger; tsocketd --ledger FILE writes one");
     }
 }
 
-static int read_records(const char *path, FILE *file, struct tsc_audit *audit)
+static int read_records(const char *path, FILE *file, uint32_t check, struct tsc_audit *audit)
 {
     unsigned char bytes[TSI_RECORD_BYTES];
     uint64_t offset = TSI_RECORD_BYTES;
@@ -60,10 +58,11 @@ static int read_records(const char *path, FILE *file, struct tsc_audit *audit)
     size_t n;
 
     while ((n = fread(bytes, 1, sizeof(bytes), file)) == sizeof(bytes)) {
-        if (tsi_record_unpack(bytes, &record) == TSOCKET_OK)
+        if (tsi_record_unpack(bytes, check, &record) == TSOCKET_OK)
             tsc_audit_record(audit, &record);
         else
             tsc_audit_damage(audit, offset);
+        check = tsi_record_check(bytes);
         offset += TSI_RECORD_BYTES;
     }
     if (ferror(file))
@@ -92,14 +91,15 @@ static FILE *open_ledger(const char *path)
 
 static int read_ledger(const char *path, struct tsc_audit *audit)
 {
+    unsigned char head[TSI_RECORD_BYTES];
     FILE *file = open_ledger(path);
     int status;
 
     if (file == NULL)
         return EXIT_NOT_PROVEN;
-    status = read_head(path, file);
+    status = read_head(path, file, head);
     if (status == EXIT_PROVEN)
-        status = read_records(path, file, audit);
+        status = read_records(path, file, tsi_record_check(head), audit);
     fclose(file);
     return status;
 }

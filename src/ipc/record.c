@@ -32,13 +32,18 @@ static uint64_t get(const unsigned char *at, size_t n_bytes)
     return value;
 }
 
-/* Of all but itself. A record of zeros, as a file system may leave after a crash, does not pass. */
-static uint32_t check_of(const unsigned char *record)
+/* Of all but itself. */
+static uint32_t check_of(const unsigned char *record, uint32_t before)
 {
-    return tsi_crc(tsi_crc(0, record, AT_CHECK), record + AT_BODY, TSI_RECORD_BYTES - AT_BODY);
+    return tsi_crc(tsi_crc(before, record, AT_CHECK), record + AT_BODY, TSI_RECORD_BYTES - AT_BODY);
 }
 
-void tsi_record_pack(const struct tsi_record *record, unsigned char out[TSI_RECORD_BYTES])
+uint32_t tsi_record_check(const unsigned char record[TSI_RECORD_BYTES])
+{
+    return (uint32_t)get(record + AT_CHECK, 4);
+}
+
+void tsi_record_pack(const struct tsi_record *record, uint32_t before, unsigned char out[TSI_RECORD_BYTES])
 {
     memset(out, 0, TSI_RECORD_BYTES);
     out[0] = record->kind;
@@ -52,14 +57,14 @@ void tsi_record_pack(const struct tsi_record *record, unsigned char out[TSI_RECO
         put(out + AT_BODY + 16, record->b, 8);
         put(out + AT_BODY + 24, record->c, 8);
     }
-    put(out + AT_CHECK, check_of(out), 4);
+    put(out + AT_CHECK, check_of(out, before), 4);
 }
 
-int tsi_record_unpack(const unsigned char in[TSI_RECORD_BYTES], struct tsi_record *record_out)
+int tsi_record_unpack(const unsigned char in[TSI_RECORD_BYTES], uint32_t before, struct tsi_record *record_out)
 {
     struct tsi_record record = {.kind = in[0], .detail = in[1], .stream = (uint16_t)get(in + AT_STREAM, 2)};
 
-    if (get(in + AT_CHECK, 4) != check_of(in) || record.kind < TSI_RECORD_RUN || record.kind >= TSI_RECORD_KINDS)
+    if (tsi_record_check(in) != check_of(in, before) || record.kind < TSI_RECORD_RUN || record.kind >= TSI_RECORD_KINDS)
         return TSOCKET_EPROTOCOL;
     if (record.kind == TSI_RECORD_TEXT) {
         if (record.stream > TSI_RECORD_PIECE)
@@ -84,7 +89,10 @@ void tsi_record_head(unsigned char out[TSI_RECORD_BYTES])
 
 int tsi_record_check_head(const unsigned char in[TSI_RECORD_BYTES])
 {
+    unsigned char ours[TSI_RECORD_BYTES];
+
+    tsi_record_head(ours);
     if (memcmp(in, MAGIC, MAGIC_BYTES) != 0)
         return TSOCKET_EINVAL;
-    return get(in + AT_VERSION, 4) == TSI_RECORD_VERSION ? TSOCKET_OK : TSOCKET_EPROTOCOL;
+    return memcmp(in, ours, sizeof(ours)) == 0 ? TSOCKET_OK : TSOCKET_EPROTOCOL;
 }

@@ -5,16 +5,17 @@
  *     | head | RUN | TEXT STREAM | TEXT ATTACH | PLACE | RELEASED | TIME | RELEASED | EPOCH | LEFT | END | RUN ...
  *       40 B   40 B  ...
  *
- * Every record has 40 bytes, little-endian, and a checksum of its own. So a damaged one is seen, costs nothing but
- * itself, and one that a crash cut short can only be the last. A daemon that starts again appends: RUN begins what it
+ * Every record has 40 bytes, little-endian, and a check of itself and of the check before it: they are a chain. So a
+ * damaged record is seen, and costs at most the one behind it; what was taken out, put in or moved is seen as well; and
+ * one that a crash cut short can only be the last. A daemon that starts again appends: RUN begins what it
  * has to say, and numbers of streams and consumers are its own from there on. Names are longer than a record: they
  * come before the record that they belong to, in TEXT records, cut into pieces.
  *
  * PLACE and RELEASED tell of a consumer's own way through the stream, on which what it has released is behind it. On
  * the way back to what it has lost, and from there, it says neither: OWED and AGAIN are all that there is to tell.
  *
- *     bytes 0: kind, 1: detail, 2..3: stream, 4..7: CRC-32 of the rest, 8..15: consumer, 16..23: a, 24..31: b,
- *           32..39: c
+ *     bytes 0: kind, 1: detail, 2..3: stream, 4..7: CRC-32 of the rest, begun with bytes 4..7 of what stands before it,
+ *           8..15: consumer, 16..23: a, 24..31: b, 32..39: c
  *     TEXT: 1: enum tsi_record_of, 2..3: bytes that are used of 8..39, which are the piece
  *
  * Pure functions. Nothing that unpack accepts is trusted by it: numbers are the reader's to check.
@@ -27,7 +28,7 @@
 
 #define TSI_RECORD_BYTES   40
 #define TSI_RECORD_PIECE   32 /* bytes of text in one record */
-#define TSI_RECORD_VERSION 2u
+#define TSI_RECORD_VERSION 3u
 
 enum tsi_record_kind {
     TSI_RECORD_RUN = 1,  /* a: real time in ns, b: process */
@@ -84,10 +85,17 @@ struct tsi_record {
     };
 };
 
-void tsi_record_pack(const struct tsi_record *record, unsigned char out[TSI_RECORD_BYTES]);
+/* What the next record begins its check with: bytes 4..7 of this one, or of the head. */
+uint32_t tsi_record_check(const unsigned char record[TSI_RECORD_BYTES]);
 
-/* TSOCKET_OK, or TSOCKET_EPROTOCOL: it is damaged, or of no kind that is known. Sets no error text. */
-int tsi_record_unpack(const unsigned char in[TSI_RECORD_BYTES], struct tsi_record *record_out);
+/* `before` is the check of what stands before it. */
+void tsi_record_pack(const struct tsi_record *record, uint32_t before, unsigned char out[TSI_RECORD_BYTES]);
+
+/*
+ * TSOCKET_OK, or TSOCKET_EPROTOCOL: it is damaged, does not belong behind that, or is of no kind that is known. Sets no
+ * error text.
+ */
+int tsi_record_unpack(const unsigned char in[TSI_RECORD_BYTES], uint32_t before, struct tsi_record *record_out);
 
 /* The head of the file. check: TSOCKET_OK; TSOCKET_EINVAL: no ledger; TSOCKET_EPROTOCOL: one of another version. */
 void tsi_record_head(unsigned char out[TSI_RECORD_BYTES]);

@@ -36,6 +36,7 @@ struct tsp_ledger {
     struct tsi_record *records; /* not yet in the file, or not wholly */
     size_t n;
     size_t written; /* bytes of them that are in the file */
+    uint32_t check; /* of the last one that is in the file wholly, which the next one goes on from */
     uint64_t lost;  /* records that found no place, and are not confessed yet */
     bool failing;   /* the last attempt failed, and has been logged */
     bool news;      /* something besides a time was recorded since the last flush */
@@ -62,12 +63,14 @@ static void say_working(struct tsp_ledger *ledger)
 static size_t pack_chunk(const struct tsp_ledger *ledger, size_t first, unsigned char chunk[])
 {
     size_t n = ledger->n - first < CHUNK ? ledger->n - first : CHUNK;
+    uint32_t check = ledger->check;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++, chunk += TSI_RECORD_BYTES) {
         if (ledger->records[first + i].kind == HEAD)
-            tsi_record_head(chunk + i * TSI_RECORD_BYTES);
+            tsi_record_head(chunk);
         else
-            tsi_record_pack(&ledger->records[first + i], chunk + i * TSI_RECORD_BYTES);
+            tsi_record_pack(&ledger->records[first + i], check, chunk);
+        check = tsi_record_check(chunk);
     }
     return n * TSI_RECORD_BYTES;
 }
@@ -89,6 +92,9 @@ static void write_out(struct tsp_ledger *ledger)
             return;
         }
         ledger->written += (size_t)n;
+        done += (size_t)n;
+        if (done >= TSI_RECORD_BYTES)
+            ledger->check = tsi_record_check(chunk + (done / TSI_RECORD_BYTES - 1) * TSI_RECORD_BYTES);
     }
     ledger->n = ledger->written = 0;
     say_working(ledger);
@@ -169,22 +175,27 @@ static int open_file(struct tsp_ledger *ledger, const char *path)
     return TSOCKET_OK;
 }
 
-static bool is_good(const struct tsp_ledger *ledger, off_t at)
+/* Whether the record that ends at `end` goes on from what stands before it. Notes its check. */
+static bool is_good(struct tsp_ledger *ledger, off_t end)
 {
-    unsigned char bytes[TSI_RECORD_BYTES];
+    unsigned char bytes[2 * TSI_RECORD_BYTES], *last = bytes + TSI_RECORD_BYTES;
     struct tsi_record ignored;
 
-    return pread(ledger->fd, bytes, sizeof(bytes), at) == (ssize_t)sizeof(bytes) &&
-           tsi_record_unpack(bytes, &ignored) == TSOCKET_OK;
+    if (pread(ledger->fd, bytes, sizeof(bytes), end - (off_t)sizeof(bytes)) != (ssize_t)sizeof(bytes))
+        return false;
+    ledger->check = tsi_record_check(last);
+    return tsi_record_unpack(last, tsi_record_check(bytes), &ignored) == TSOCKET_OK;
 }
 
 /* Cuts off what a crash has left behind the last good record. */
-static int mend(const struct tsp_ledger *ledger, off_t size)
+static int mend(struct tsp_ledger *ledger, const unsigned char *head, off_t size)
 {
     off_t good = size / TSI_RECORD_BYTES * TSI_RECORD_BYTES;
 
-    while (good > TSI_RECORD_BYTES && !is_good(ledger, good - TSI_RECORD_BYTES))
+    while (good > TSI_RECORD_BYTES && !is_good(ledger, good))
         good -= TSI_RECORD_BYTES;
+    if (good == TSI_RECORD_BYTES)
+        ledger->check = tsi_record_check(head);
     if (good == size)
         return TSOCKET_OK;
     if (ftruncate(ledger->fd, good) != 0)
@@ -212,7 +223,7 @@ static int check_file(struct tsp_ledger *ledger)
     }
     switch (n < (ssize_t)sizeof(head) ? TSOCKET_EINVAL : tsi_record_check_head(head)) {
     case TSOCKET_OK:
-        return mend(ledger, size);
+        return mend(ledger, head, size);
     case TSOCKET_EPROTOCOL:
         return tsi_fail(TSOCKET_EINVAL, "ledger %s is of another version of tsocket; give another file", ledger->path);
     default:

@@ -25,8 +25,8 @@ static void add(struct tsc_audit *audit, const uint8_t *bytes)
         memcpy(&record.b, bytes + 24, 8);
         memcpy(&record.c, bytes + 32, 8);
     }
-    tsi_record_pack(&record, packed);
-    if (tsi_record_unpack(packed, &record) == TSOCKET_OK)
+    tsi_record_pack(&record, 0, packed);
+    if (tsi_record_unpack(packed, 0, &record) == TSOCKET_OK)
         tsc_audit_record(audit, &record);
     else
         tsc_audit_damage(audit, 0);
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     char text[256];
 
     for (; len >= TSI_RECORD_BYTES; data += TSI_RECORD_BYTES, len -= TSI_RECORD_BYTES) {
-        tsi_record_unpack(data, &ignored);
+        tsi_record_unpack(data, 0, &ignored);
         add(&audit, data);
     }
     tsc_audit_end(&audit, len);

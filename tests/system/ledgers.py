@@ -5,13 +5,23 @@ import zlib
 
 RUN, TIME, TEXT, STREAM, EPOCH, ATTACH, PLACE, RELEASED, SKIPPED, OWED, AGAIN, PARKED, LEFT, LOST, END = range(1, 16)
 TO_THE_END = (1 << 64) - 1
-HEAD = b"tsledger" + struct.pack("<I", 2) + bytes(28)
+HEAD = b"tsledger" + struct.pack("<I", 3) + bytes(28)
 
 
 def record(kind, detail=0, stream=0, consumer=0, a=0, b=0, c=0, text=None):
     body = struct.pack("<4Q", consumer, a, b, c) if text is None else text.encode().ljust(32, b"\0")
-    front = struct.pack("<BBH", kind, detail, stream if text is None else len(text.encode()))
-    return front + struct.pack("<I", zlib.crc32(front + body)) + body
+    return struct.pack("<BBHI", kind, detail, stream if text is None else len(text.encode()), 0) + body
+
+
+def seal(*records):
+    """The head and these records as they stand in a file: the check of each goes on from the one before it."""
+    parts, check = [HEAD], struct.unpack_from("<I", HEAD, 4)[0]
+    records = b"".join(records)
+    for at in range(0, len(records), 40):
+        front, body = records[at:at + 4], records[at + 8:at + 40]
+        check = zlib.crc32(front + body, check)
+        parts.append(front + struct.pack("<I", check) + body)
+    return b"".join(parts)
 
 
 def stream(name, epochs, samples):

@@ -41,19 +41,22 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* How many records the file has; all of them must be whole. */
+/* How many records the file has; all of them must be whole, and go on from each other. */
 static size_t read_records(void)
 {
     unsigned char bytes[TSI_RECORD_BYTES];
     FILE *file = fopen(path, "rb");
+    uint32_t check;
     size_t n = 0;
 
     assert_non_null(file);
     assert_int_equal(fread(bytes, sizeof(bytes), 1, file), 1);
     assert_int_equal(tsi_record_check_head(bytes), TSOCKET_OK);
+    check = tsi_record_check(bytes);
     while (fread(bytes, 1, sizeof(bytes), file) == sizeof(bytes)) {
         assert_true(n < RECORDS_MAX);
-        assert_int_equal(tsi_record_unpack(bytes, &records[n++]), TSOCKET_OK);
+        assert_int_equal(tsi_record_unpack(bytes, check, &records[n++]), TSOCKET_OK);
+        check = tsi_record_check(bytes);
     }
     fclose(file);
     return n;
@@ -332,13 +335,14 @@ static void a_changed_bit_is_noticed(void **state)
     struct tsi_record ignored;
 
     (void)state;
-    tsi_record_pack(&record, bytes);
+    tsi_record_pack(&record, 7, bytes);
     for (size_t bit = 0; bit < 8 * sizeof(bytes); bit++) {
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        assert_int_equal(tsi_record_unpack(bytes, &ignored), TSOCKET_EPROTOCOL);
+        assert_int_equal(tsi_record_unpack(bytes, 7, &ignored), TSOCKET_EPROTOCOL);
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
-    assert_int_equal(tsi_record_unpack(bytes, &ignored), TSOCKET_OK);
+    assert_int_equal(tsi_record_unpack(bytes, 7, &ignored), TSOCKET_OK);
+    assert_int_equal(tsi_record_unpack(bytes, 8, &ignored), TSOCKET_EPROTOCOL);
 }
 
 /* ---- both sides ---- */
