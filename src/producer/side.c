@@ -97,8 +97,8 @@ static const char *const words[] = {
 
 void tsp_side_park(struct tsp_consumer *consumer, enum tsp_ledger_why why, uint64_t now_ns)
 {
-    if (consumer->ring != NULL && consumer->state == TSP_READING)
-        consumer->place = place_of(consumer); /* as far as is known; it will say */
+    if (consumer->ring != NULL && consumer->state == TSP_READING && !consumer->asks)
+        consumer->place = place_of(consumer); /* as far as is known; it will say, unless it has */
     tsp_owed_note_reach(consumer);
     if (consumer->ring == consumer->side)
         consumer->side_released = consumer->released;
