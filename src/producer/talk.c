@@ -424,16 +424,18 @@ static void count_received(struct tsp_consumer *consumer, uint64_t received)
 }
 
 /* Of a resident stream it counts on from pass to pass. */
-static void record_passed(const struct tsp_consumer *consumer)
+static void record_passed(struct tsp_consumer *consumer)
 {
     uint64_t len = tsp_stream_epoch(consumer->ring, 0).len;
 
-    if (len > 0)
-        tsp_ledger_released(consumer->ring->ledger, consumer->id, consumer->epoch + consumer->released / len,
-                            consumer->released % len);
+    if (len == 0)
+        return;
+    consumer->place.epoch = consumer->epoch + consumer->released / len;
+    consumer->place.index = consumer->released % len;
+    tsp_ledger_released(consumer->ring->ledger, consumer->id, consumer->place.epoch, consumer->place.index);
 }
 
-static void record_released(const struct tsp_consumer *consumer)
+static void record_released(struct tsp_consumer *consumer)
 {
     const struct tsp_stream *ring = consumer->ring;
     uint64_t epoch = tsp_stream_epoch_of(ring, consumer->released);

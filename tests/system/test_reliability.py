@@ -242,6 +242,12 @@ class ReliabilityTest(SystemTest):
         for _ in range(3):
             tap = self.tap(daemon, 16, "--epochs", "2").finish()
             self.assert_whole_epochs(tap, 97, 16, range(2))
+        quick = self.tap(daemon, 10, "--hold-ms", "1")
+        shown = wait_until(lambda: [c for c in daemon.status()["streams"][0]["consumers"]
+                                    if c["pid"] == quick.pid and c["epoch"] > 1 and c["first"] > 0],
+                           what="a place in a later pass")
+        self.assertEqual(shown[0]["first"] % 10, 0)
+        quick.kill()
         slow.kill()
         stream = daemon.status()["streams"][0]
         self.assertTrue(stream["resident"])
