@@ -304,11 +304,12 @@ int cuStreamCreate(struct tsi_cu_stream **stream_out, unsigned flags)
 int cuStreamDestroy_v2(struct tsi_cu_stream *stream)
 {
     struct tsi_cu_context *context;
-    struct tsi_cu_stream *found = streams;
+    struct tsi_cu_stream *found;
     int result;
 
     if (!sim_enter_free(SIM_cuStreamDestroy, &context, &result))
         return result;
+    found = streams;
     while (found != NULL && found != stream)
         found = found->next;
     if (found == NULL || found->ending) {
