@@ -23,8 +23,8 @@ static const char *numpy_type(enum tsocket_dtype dtype)
         return "f4";
     case TSOCKET_FLOAT64:
         return "f8";
-    case TSOCKET_BFLOAT16:
-        break;
+    case TSOCKET_BFLOAT16: /* which numpy has no type for: its bits */
+        return "u2";
     }
     return NULL;
 }
@@ -78,7 +78,7 @@ int tsc_npy_write(const char *path, const struct tsocket_field *field, uint64_t 
     size_t data_len = (size_t)(count * field->sample_bytes);
 
     if (header_len == 0) {
-        snprintf(error, len, "%s: numpy has no type for %s", path, tsocket_dtype_name(field->dtype));
+        snprintf(error, len, "%s: dtype %d of field %s is not known", path, (int)field->dtype, field->name);
         return TSOCKET_EINVAL;
     }
     FILE *file = fopen(path, "we");

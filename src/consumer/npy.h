@@ -16,7 +16,8 @@
 
 /*
  * The header of an array of `count` samples of `field`: its length, a multiple of 64 so that the data is aligned; 0
- * where numpy has no such type (bfloat16).
+ * where the field is of no type that is known. bfloat16, which numpy does not have, is written as its bits, uint16:
+ * numpy.load(FILE).view(ml_dtypes.bfloat16).
  */
 size_t tsc_npy_header(const struct tsocket_field *field, uint64_t count, char header_out[TSC_NPY_HEADER_MAX]);
 

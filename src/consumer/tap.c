@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#define XXH_STATIC_LINKING_ONLY /* a state on the stack */
 #include <xxhash.h>
 
 #include <tsocket/tsocket.h>
@@ -105,11 +106,18 @@ static void put_numbers(const char *key, const int64_t *numbers, uint32_t count)
     putchar(']');
 }
 
-static void put_hash(const void *data, size_t len)
+/* Of the images; where a stream has no field of that name, but views, of all fields that are not printed, in order. */
+static void put_hash(const struct tap *tap, const struct tsocket_batch *batch)
 {
     XXH128_canonical_t hash;
+    XXH3_state_t state;
 
-    XXH128_canonicalFromHash(&hash, XXH3_128bits(data, len));
+    XXH3_128bits_reset(&state);
+    for (int i = 0; i < (int)tap->info.n_fields; i++) {
+        if (tap->image >= 0 ? i == tap->image : i != tap->index && i != tap->label)
+            XXH3_128bits_update(&state, batch->data[i], (size_t)(tap->info.fields[i].sample_bytes * batch->count));
+    }
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(&state));
     printf(",\"hash\":\"");
     for (size_t i = 0; i < sizeof(hash.digest); i++)
         printf("%02x", hash.digest[i]);
@@ -128,8 +136,7 @@ static bool batch_event(const struct tap *tap, const struct tsocket_batch *batch
         put_numbers("index", batch->data[tap->index], batch->count);
     if (tap->label >= 0)
         put_numbers("label", batch->data[tap->label], batch->count);
-    if (tap->image >= 0)
-        put_hash(batch->data[tap->image], (size_t)(tap->info.fields[tap->image].sample_bytes * batch->count));
+    put_hash(tap, batch);
     putchar('}');
     return end_line();
 }
@@ -196,11 +203,15 @@ static bool dump_is_possible(const struct tap *tap)
     }
     for (uint32_t i = 0; i < tap->info.n_fields; i++) {
         const struct tsocket_field *field = &tap->info.fields[i];
-        if (tsi_name_ok(field->name) && tsc_npy_header(field, 1, header) > 0)
-            continue;
-        fprintf(stderr, "tsocketctl tap: --dump: field %u is %s, which numpy has no type for\n", i,
-                tsocket_dtype_name(field->dtype));
-        return false;
+        if (!tsi_name_ok(field->name) || tsc_npy_header(field, 1, header) == 0) {
+            fprintf(stderr, "tsocketctl tap: --dump: field %u has a name or type that no file can have\n", i);
+            return false;
+        }
+        if (field->dtype == TSOCKET_BFLOAT16)
+            fprintf(stderr,
+                    "tsocketctl tap: --dump: field %s is bfloat16, which numpy has no type for: its bits are "
+                    "written, as uint16\n",
+                    field->name);
     }
     return true;
 }
@@ -288,7 +299,7 @@ static int read_stream(struct tap *tap)
     }
     while (status == EXIT_OK && tap->n_held > 0 && rc != TSOCKET_END)
         status = release_oldest(tap);
-    if (status == EXIT_OK && rc != TSOCKET_END && !token_event(tap))
+    if (((status == EXIT_OK && rc != TSOCKET_END) || status == EXIT_ERROR_EVENT) && !token_event(tap))
         status = EXIT_FAILED;
     return status == EXIT_OK && caught ? EXIT_SIGNAL + caught : status;
 }

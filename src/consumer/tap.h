@@ -6,8 +6,10 @@
  *     {"event":"batch","epoch":0,"first":0,"count":7,"index":[3,...],"label":[0,...],"hash":"<XXH3-128 of the images>"}
  *     {"event":"epoch_end","epoch":0,"samples":13}
  *     {"event":"error","code":"GONE","message":"..."}
+ *     {"event":"token","token":"..."}
  *
- * A batch that was padded also says "valid", how many of its samples are real.
+ * A batch that was padded also says "valid", how many of its samples are real. With views, the hash is of all fields but
+ * label and index, in their order. The token is the last line of all but a stream that has ended: --resume goes on there.
  */
 #ifndef TSC_TAP_H
 #define TSC_TAP_H

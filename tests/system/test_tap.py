@@ -65,6 +65,19 @@ class DumpTest(SystemTest):
             self.assertLess(source, 3)
             self.assertTrue((image[n] == image[source]).all())
 
+    def test_one_whose_daemon_dies_says_where_it_was(self):
+        args = ("synthetic:101x8x8", "--ring", "32", "--seed", "3")
+        daemon = self.start_daemon(*args)
+        first = self.tap(daemon, 5, "--hold-ms", "1")
+        first.wait_batches(7)
+        daemon.kill()
+        first.finish(code=3)
+        self.assertEqual([event["event"] for _, event in first.events[-2:]], ["error", "token"])
+        daemon = self.start_daemon(*args)
+        second = self.tap(daemon, 7, "--epochs", "1", "--resume", first.events[-1][1]["token"]).finish()
+        got = [i for tap in (first, second) for event in tap.of_kind("batch") for i in event["index"]]
+        self.assertEqual(sorted(got), list(range(101)))
+
     def test_views_are_fields_and_their_boxes_can_be_followed(self):
         folder = os.path.join(self.folder, "photos")
         pictures.make_folder(folder, 2, 3)

@@ -43,14 +43,21 @@ static void a_header_is_what_numpy_writes(void **state)
                   "18446744073709551615, 18446744073709551615, 18446744073709551615), }");
 }
 
-static void numpy_has_no_bfloat16(void **state)
+static void numpy_has_no_bfloat16_and_gets_its_bits(void **state)
+{
+    (void)state;
+    struct tsocket_field field = {.dtype = TSOCKET_BFLOAT16, .ndim = 1, .shape = {4}, .sample_bytes = 8};
+    assert_header(&field, 7, "{'descr': '<u2', 'fortran_order': False, 'shape': (7, 4), }");
+}
+
+static void a_type_that_is_not_known_is_refused(void **state)
 {
     (void)state;
     char header[TSC_NPY_HEADER_MAX], error[256];
-    struct tsocket_field field = {.dtype = TSOCKET_BFLOAT16, .sample_bytes = 2};
+    struct tsocket_field field = {.name = "x", .dtype = (enum tsocket_dtype)99, .sample_bytes = 2};
     assert_int_equal(tsc_npy_header(&field, 1, header), 0);
     assert_int_equal(tsc_npy_write("/nowhere/x.npy", &field, 1, "ab", error, sizeof(error)), TSOCKET_EINVAL);
-    assert_string_equal(error, "/nowhere/x.npy: numpy has no type for bfloat16");
+    assert_string_equal(error, "/nowhere/x.npy: dtype 99 of field x is not known");
 }
 
 static void a_file_is_header_and_data(void **state)
@@ -87,7 +94,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_header_is_what_numpy_writes),
-        cmocka_unit_test(numpy_has_no_bfloat16),
+        cmocka_unit_test(numpy_has_no_bfloat16_and_gets_its_bits),
+        cmocka_unit_test(a_type_that_is_not_known_is_refused),
         cmocka_unit_test(a_file_is_header_and_data),
         cmocka_unit_test(a_full_disk_is_an_error),
     };
