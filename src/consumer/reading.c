@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
 /* ---- one epoch ---- */
 
 static void find(const struct tsc_reading *reading, struct tsc_findings *findings, enum tsc_what what, uint64_t epoch,
@@ -124,8 +127,8 @@ static void complete(struct tsc_reading *reading, uint64_t epoch, struct tsc_fin
         else
             find(reading, findings, TSC_MISSING, epoch, gap.from, gap.to);
     }
-    gap = tsc_spans_missing(&reading->passed, len, TSC_TO_THE_END);
-    if (gap.from != len)
+    gap = tsc_spans_missing(&reading->passed, MAX(len, reading->told), TSC_TO_THE_END);
+    if (gap.from != MAX(len, reading->told))
         find(reading, findings, TSC_BEYOND, epoch, gap.from, len);
     count_epoch(who, epoch);
     add_share(reading, epoch, findings);
@@ -135,6 +138,7 @@ static void begin_epoch(struct tsc_reading *reading)
 {
     reading->passed = (struct tsc_spans){0};
     reading->first = reading->stretches[0].begin;
+    reading->told = 0;
     reading->late = 0;
     reading->vouched = false;
     reading->carried = false;
@@ -482,6 +486,8 @@ void tsc_reading_continue(struct tsc_reading *reading, struct tsc_reading *befor
     uint64_t begun = tsc_reading_epoch(before);
 
     before->continued = true;
+    index = MIN(index, tsc_stream_length(before->stream, epoch)); /* behind the end there is nothing to be had */
+    reading->told = index;
     if (epoch == begun)
         continue_here(reading, before, index, findings);
     else if (epoch > begun)

@@ -75,6 +75,7 @@ struct tsc_reading {
     bool stands;    /* it was placed at `stand`, in an epoch of which it had had all: it is not to release any of it */
     struct tsc_length stand;
     uint64_t first; /* where it began in this epoch */
+    uint64_t told;  /* its token's place in this epoch: of one that lost samples, it may lie behind the end */
     uint64_t late;  /* where it joined in the middle as it wanted: what lies before is not its; else 0 */
     struct tsc_stretch stretches[TSC_STRETCHES_MAX]; /* the first is where it reads; never none once placed */
     uint32_t n_stretches;

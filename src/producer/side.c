@@ -119,6 +119,12 @@ void tsp_side_tell(struct tsp_consumer *consumer)
         summon(consumer, true);
 }
 
+/* Whether it may have been given anything before it was parked. */
+static bool has_read(const struct tsp_consumer *consumer)
+{
+    return consumer->reach.epoch > 0 || consumer->reach.index > 0;
+}
+
 /*
  * For the ledger. Who has been given a lap to its end says so by asking for what comes behind it. (Ranks count their
  * windows from where they began: that stays.)
@@ -142,7 +148,8 @@ static void record(struct tsp_consumer *consumer, const struct tsi_place *place)
         tsp_ledger_released(ledger, consumer->id, place->epoch, tsp_stream_epoch(consumer->ring, place->epoch).len);
     if (consumer->wrap > 0 && place->epoch == consumer->wrap_epoch + 1 && place->index == 0)
         tsp_ledger_released(ledger, consumer->id, consumer->wrap_epoch, consumer->wrap);
-    if (!late && consumer->state == TSP_PARKED) /* what it released meanwhile was about a ring that it had left */
+    /* what it released meanwhile was about a ring that it had left */
+    if (!late && consumer->state == TSP_PARKED && has_read(consumer))
         tsp_ledger_released(ledger, consumer->id, place->epoch, 0);
     tsp_ledger_place(ledger, consumer->id, place->epoch, index, wraps ? consumer->wrap : UINT64_MAX);
 }

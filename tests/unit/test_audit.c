@@ -325,6 +325,35 @@ static void who_died_and_came_back_is_one_consumer(void **state)
     assert_int_equal(audit.consumers->samples, 50 + 35 + 16);
 }
 
+/* Where its last window would have ended, had the epoch been long enough. */
+static void a_token_may_name_a_place_behind_the_end(void **state)
+{
+    (void)state;
+    for (int decided = 0; decided <= 1; decided++) {
+        begin(NULL);
+        run();
+        if (decided)
+            epoch_len(0, 95);
+        attach(1, "trial");
+        place(1, 0, 0, END);
+        released(1, 0, 91);
+        died(1);
+        resume(2, "trial");
+        place(2, 0, 98, END);
+        epoch_len(0, 95);
+        epoch_len(1, LEN);
+        released(2, 1, LEN);
+        left(2);
+        end_run();
+        assert_proven(1);
+        assert_int_equal(audit.findings.n, 0);
+        assert_int_equal(audit.consumers->epochs, 2);
+        assert_int_equal(audit.consumers->samples, 91 + LEN);
+        end(NULL);
+    }
+    begin(NULL);
+}
+
 static void a_late_joiner_may_come_back_in_either_lap(void **state)
 {
     static const uint64_t from[] = {70, 90, 10, 40}; /* the token's place; the last release is at 80, or at 30 */
@@ -1161,6 +1190,7 @@ int main(void)
         AUDIT(moves_that_change_nothing_do_no_harm),
         AUDIT(passes_over_a_resident_stream_are_epochs),
         AUDIT(who_died_and_came_back_is_one_consumer),
+        AUDIT(a_token_may_name_a_place_behind_the_end),
         AUDIT(a_late_joiner_may_come_back_in_either_lap),
         AUDIT(a_trainer_outlives_its_daemon),
         AUDIT(a_token_may_go_back_by_an_epoch),

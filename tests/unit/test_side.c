@@ -4,8 +4,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "consumer/audit.h"
 #include "ipc/clock.h"
 #include "producer/join.h"
 #include "producer/side.h"
@@ -36,7 +40,7 @@ static struct tsp_consumer *join(struct scene *scene, const char *name)
     bool catch_up;
 
     assert_int_equal(tsp_roster_add(&scene->roster, -1, &nobody, scene->now_ns, &consumer), TSOCKET_OK);
-    consumer->hello = (struct tsi_hello){.batch = BATCH, .hold = 1, .world = 1};
+    consumer->hello = (struct tsi_hello){.batch = BATCH, .hold = 1, .world = 1, .join = TSOCKET_JOIN_WAIT};
     strcpy(consumer->hello.name, name);
     consumer->max_hold_ns = TSI_NS_PER_S;
     assert_int_equal(tsp_join_attach(scene->stream, &scene->roster, consumer, scene->now_ns, &catch_up), TSOCKET_OK);
@@ -60,7 +64,7 @@ static void set_up(struct scene *scene)
     options.first_epoch = 1;
     options.side_rings = 1;
     options.dataset_id = options.recipe_id = "0123456789abcdef";
-    assert_int_equal(tsp_roster_init(&scene->roster, 2), TSOCKET_OK);
+    assert_int_equal(tsp_roster_init(&scene->roster, 3), TSOCKET_OK);
     assert_int_equal(tsp_stream_create(&options, 0, 0, &watcher, &scene->stream), TSOCKET_OK);
     scene->one = join(scene, "one");
     scene->other = join(scene, "other");
@@ -116,10 +120,72 @@ static void where_it_said_it_stands_holds_when_it_is_parked_before_the_answer(vo
     tear_down(&scene);
 }
 
+/* All that there is room for is made. */
+static void make(struct scene *scene)
+{
+    uint64_t position, ordinal;
+    bool wake = false;
+
+    assert_int_equal(tsp_stream_progress(scene->stream, &scene->roster, scene->now_ns, &wake), TSOCKET_OK);
+    while (tsp_filler_take(&scene->stream->filler, &position, &ordinal))
+        tsp_filler_put(&scene->stream->filler, position, TSP_SLOT_READY, NULL, NULL);
+    assert_int_equal(tsp_stream_progress(scene->stream, &scene->roster, scene->now_ns, &wake), TSOCKET_OK);
+}
+
+/* The whole ledger, and what is found in it. */
+static uint64_t exceptions_in(const char *path)
+{
+    unsigned char bytes[TSI_RECORD_BYTES];
+    struct tsc_audit audit = {0};
+    struct tsi_record record;
+    FILE *file = fopen(path, "rb");
+
+    assert_non_null(file);
+    assert_int_equal(fread(bytes, sizeof(bytes), 1, file), 1); /* the head */
+    while (fread(bytes, sizeof(bytes), 1, file) == 1) {
+        assert_int_equal(tsi_record_unpack(bytes, &record), TSOCKET_OK);
+        tsc_audit_record(&audit, &record);
+    }
+    fclose(file);
+    tsc_audit_end(&audit, 0);
+    uint64_t n = audit.findings.exceptions;
+    tsc_audit_fini(&audit);
+    return n;
+}
+
+static void who_pauses_before_its_first_epoch_has_released_nothing(void **state)
+{
+    (void)state;
+    static const struct tsi_place first = {.epoch = 2};
+    struct tsp_ledger *ledger;
+    char path[] = "/tmp/tsocket-test-side-XXXXXX";
+    struct tsp_consumer *late;
+    struct scene scene;
+
+    set_up(&scene);
+    close(mkstemp(path));
+    assert_int_equal(tsp_ledger_open(path, &ledger), TSOCKET_OK);
+    scene.stream->ledger = ledger;
+    tsp_ledger_stream(ledger, 0, &(struct tsp_ledger_stream){.name = "train", .epoch_samples = SAMPLES});
+    make(&scene);
+    scene.one->released = scene.other->released = BATCH;
+    make(&scene);
+    late = join(&scene, "late");
+    assert_int_equal(late->state, TSP_JOINING);
+    assert_int_equal(tsp_side_pause(late, &first, scene.now_ns), TSOCKET_OK);
+    assert_int_equal(tsp_side_ask(late, &first, false, scene.now_ns), TSOCKET_OK);
+    tsp_ledger_left(ledger, late->id, TSP_LEDGER_LEFT);
+    tsp_ledger_close(ledger);
+    assert_int_equal(exceptions_in(path), 0);
+    unlink(path);
+    tear_down(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(where_it_said_it_stands_holds_when_it_is_parked_before_the_answer),
+        cmocka_unit_test(who_pauses_before_its_first_epoch_has_released_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
