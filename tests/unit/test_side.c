@@ -139,11 +139,14 @@ static uint64_t exceptions_in(const char *path)
     struct tsc_audit audit = {0};
     struct tsi_record record;
     FILE *file = fopen(path, "rb");
+    uint32_t check;
 
     assert_non_null(file);
     assert_int_equal(fread(bytes, sizeof(bytes), 1, file), 1); /* the head */
+    check = tsi_record_check(bytes);
     while (fread(bytes, sizeof(bytes), 1, file) == 1) {
-        assert_int_equal(tsi_record_unpack(bytes, &record), TSOCKET_OK);
+        assert_int_equal(tsi_record_unpack(bytes, check, &record), TSOCKET_OK);
+        check = tsi_record_check(bytes);
         tsc_audit_record(&audit, &record);
     }
     fclose(file);
