@@ -8,8 +8,9 @@
  *     {"event":"error","code":"GONE","message":"..."}
  *     {"event":"token","token":"..."}
  *
- * A batch that was padded also says "valid", how many of its samples are real. With views, the hash is of all fields but
- * label and index, in their order. The token is the last line of all but a stream that has ended: --resume goes on there.
+ * A batch that was padded also says "valid", how many of its samples are real. With views, the hash is of all fields
+ * but label and index, in their order. The token is the last line of all but a stream that has ended: --resume goes on
+ * there.
  */
 #ifndef TSC_TAP_H
 #define TSC_TAP_H
