@@ -127,6 +127,9 @@ void tsc_release_await(struct tsocket *ts);
 /* Whether the consumer must be told where to read before it takes another window. */
 bool tsc_move_is_due(const struct tsocket *ts);
 
+/* What PASSED is to say when it leaves. False: nothing. */
+bool tsc_move_passed(const struct tsocket *ts, struct tsi_hot *hot_out);
+
 /* Says where it stands; once, until the answer has come. Returns whether the daemon will hear of it. */
 bool tsc_move_ask(struct tsocket *ts);
 

@@ -232,6 +232,30 @@ static void say_anew(struct tsocket *ts)
     }
 }
 
+/* The walk that leads to the first window of its own way that it has not given back. */
+static const struct tsc_walk *unreleased(const struct tsocket *ts)
+{
+    for (uint64_t id = ts->held.oldest; id < ts->held.next; id++) {
+        const struct tsc_window *window = tsc_held_find(&ts->held, id);
+
+        if (window != NULL && !window->again)
+            return &window->walk;
+    }
+    return ts->detour ? &ts->ahead : &ts->walk;
+}
+
+bool tsc_move_passed(const struct tsocket *ts, struct tsi_hot *hot_out)
+{
+    const struct tsc_walk *walk = unreleased(ts);
+    bool between = walk->own_epoch > 0 && walk->until == 0 && walk->from.index == 0; /* two epochs */
+
+    if (ts->world > 1 || ts->welcome.resident || ts->received_all == 0) /* the page of these tells all; or nothing */
+        return false;
+    hot_out->a = between ? ts->ended.epoch : walk->from.epoch;
+    hot_out->b = between ? ts->ended.samples : walk->from.index;
+    return true;
+}
+
 /* --- pause */
 
 static int check_free(const struct tsocket *ts, const char *call)

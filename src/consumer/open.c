@@ -336,17 +336,24 @@ int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_opt
 
 /* --- close */
 
+static void say(const struct tsocket *ts, const struct tsi_hot *hot)
+{
+    unsigned char packet[TSI_HOT_BYTES];
+
+    tsi_hot_pack(hot, packet);
+    tsi_lifeline_send(ts->link.lifeline, packet, sizeof(packet), NULL, 0);
+}
+
 /* How far it came, over the lifeline, where nothing overtakes it: the daemon counts what was delivered. */
 static void say_goodbye(struct tsocket *ts)
 {
+    struct tsi_hot passed = {.kind = TSI_PASSED};
+
     tsc_handle_tell_release(ts, true);
-
-    struct tsi_hot hot = {.kind = TSI_RELEASE, .ring = ts->ring->name, .a = ts->released, .b = ts->received_all};
-    unsigned char packet[TSI_HOT_BYTES];
-
-    tsi_hot_pack(&hot, packet);
     tsc_move_say_lost(ts);
-    tsi_lifeline_send(ts->link.lifeline, packet, sizeof(packet), NULL, 0);
+    if (tsc_move_passed(ts, &passed))
+        say(ts, &passed);
+    say(ts, &(struct tsi_hot){.kind = TSI_RELEASE, .ring = ts->ring->name, .a = ts->released, .b = ts->received_all});
     TSI_STEP(GOODBYE_SAID);
 }
 

@@ -31,7 +31,7 @@ int tsi_hot_unpack(const void *message, size_t len, struct tsi_hot *hot_out)
 {
     const unsigned char *in = message;
 
-    if (len != TSI_HOT_BYTES || in[0] < TSI_WANT || in[0] > TSI_AGAIN || in[1] != TSI_PROTOCOL || get(&in[2], 2) != 0)
+    if (len != TSI_HOT_BYTES || in[0] < TSI_WANT || in[0] > TSI_PASSED || in[1] != TSI_PROTOCOL || get(&in[2], 2) != 0)
         return TSOCKET_EPROTOCOL;
     *hot_out = (struct tsi_hot){
         .kind = (enum tsi_kind)in[0],

@@ -28,7 +28,7 @@
 #include "ticket.h"
 #include "token.h"
 
-#define TSI_PROTOCOL        4
+#define TSI_PROTOCOL        5
 #define TSI_HOT_BYTES       24
 #define TSI_HOLD_MAX        1024u
 #define TSI_WORLD_MAX       65536u
@@ -51,8 +51,10 @@ enum tsi_kind {
                 */
 
     /* over the lifeline, which brings them before the end of the consumer; they are about no ring, */
-    TSI_LOST,  /* but about `ring` samples: a: epoch, b: index: they were written over while I held them */
-    TSI_AGAIN, /* likewise: I had lost them, and have been given them once more */
+    TSI_LOST,   /* but about `ring` samples: a: epoch, b: index: they were written over while I held them */
+    TSI_AGAIN,  /* likewise: I had lost them, and have been given them once more */
+    TSI_PASSED, /* a: epoch, b: index: all before that is released, for I am leaving. RELEASE, there the very last word,
+                   says that in positions, which mean nothing any more if I was parked and others have the ring */
 };
 
 struct tsi_hot {

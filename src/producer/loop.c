@@ -374,7 +374,7 @@ static void hear_lifeline(struct tsocket_producer *producer, struct tsp_consumer
 
     while (n_fds > 0)
         close(fds[--n_fds]);
-    if (said && consumer->stream != NULL && (hot.kind == TSI_LOST || hot.kind == TSI_AGAIN))
+    if (said && consumer->stream != NULL && hot.kind >= TSI_LOST)
         tsp_talk_owed(producer, consumer, &hot);
     else
         part(producer, consumer, said && hot.kind == TSI_RELEASE ? &hot : NULL);

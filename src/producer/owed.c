@@ -52,3 +52,12 @@ int tsp_owed_hear(struct tsp_consumer *consumer, const struct tsi_hot *hot)
     }
     return TSOCKET_OK;
 }
+
+void tsp_owed_hear_passed(struct tsp_consumer *consumer, const struct tsi_hot *hot)
+{
+    tsp_owed_note_reach(consumer);
+    if (hot->a > TSI_NUMBER_MAX || hot->b > TSI_NUMBER_MAX || consumer->hello.world > 1 ||
+        consumer->stream->options.resident || is_behind(hot->a, hot->b, &consumer->reach))
+        return;
+    tsp_ledger_released(consumer->stream->ledger, consumer->id, hot->a, hot->b);
+}

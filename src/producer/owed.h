@@ -21,4 +21,7 @@ void tsp_owed_note_reach(struct tsp_consumer *consumer);
 /* It says LOST or AGAIN. TSOCKET_EPROTOCOL: it cannot have lost that, or not so much. */
 int tsp_owed_hear(struct tsp_consumer *consumer, const struct tsi_hot *hot);
 
+/* It says PASSED: what it has released, wherever it read that. Of what it cannot have been given, nothing is noted. */
+void tsp_owed_hear_passed(struct tsp_consumer *consumer, const struct tsi_hot *hot);
+
 #endif

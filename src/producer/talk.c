@@ -343,7 +343,9 @@ static void break_off(struct tsocket_producer *producer, struct tsp_consumer *co
 
 void tsp_talk_owed(struct tsocket_producer *producer, struct tsp_consumer *consumer, const struct tsi_hot *hot)
 {
-    if (count_useless(producer, consumer) && tsp_owed_hear(consumer, hot) != TSOCKET_OK)
+    if (hot->kind == TSI_PASSED)
+        tsp_owed_hear_passed(consumer, hot);
+    else if (count_useless(producer, consumer) && tsp_owed_hear(consumer, hot) != TSOCKET_OK)
         break_off(producer, consumer);
 }
 
@@ -531,8 +533,9 @@ static void hear_hot(struct tsocket_producer *producer, struct tsp_consumer *con
             hear_ahead(consumer);
         break;
     case TSI_READY: /* only ever said to consumers */
-    case TSI_LOST:  /* these two are said on the lifeline */
+    case TSI_LOST:  /* these are said on the lifeline */
     case TSI_AGAIN:
+    case TSI_PASSED:
         break;
     }
 }
@@ -557,6 +560,7 @@ static bool changes_something(const struct tsp_consumer *consumer, const struct 
     case TSI_READY:
     case TSI_LOST:
     case TSI_AGAIN:
+    case TSI_PASSED:
         return false;
     }
     return false;

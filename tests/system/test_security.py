@@ -16,7 +16,7 @@ from harness import OTHER_UID, OTHER_USER, SOURCE, TSOCKETCTL, SystemTest, patie
 
 with open(os.path.join(SOURCE, "src", "ipc", "wire.h")) as wire:
     PROTOCOL = int(re.search(r"#define TSI_PROTOCOL +(\d+)", wire.read())[1])
-WANT, READY, RELEASE, SKIPPED, LEFT, AHEAD, LOST, AGAIN = range(1, 9)  # enum tsi_kind
+WANT, READY, RELEASE, SKIPPED, LEFT, AHEAD, LOST, AGAIN, PASSED = range(1, 10)  # enum tsi_kind
 
 
 def hot(kind, a, b=0, ring=0):
@@ -272,7 +272,7 @@ class GarbageTest(SystemTest):
         peer.send(json.dumps(self.hello(greeting["token"])).encode())
         wait_until(lambda: len(self.daemon.status()["streams"][0]["consumers"]) == 2, what="the liar's welcome")
         with contextlib.suppress(OSError):
-            for kind in (0, WANT, READY, SKIPPED, LEFT, AHEAD, LOST, AGAIN, AGAIN + 1, RELEASE):  # a wrong release is the end
+            for kind in (0, *range(WANT, PASSED + 2), RELEASE):  # a wrong release is the end
                 for a in (0, 1, 2**32, 2**53, 2**63, 2**64 - 1):
                     for b in (0, 2**64 - 1):
                         for ring in (0, 1, 2**32 - 1):

@@ -12,6 +12,7 @@
 #include "consumer/audit.h"
 #include "ipc/clock.h"
 #include "producer/join.h"
+#include "producer/owed.h"
 #include "producer/side.h"
 
 enum {
@@ -132,8 +133,8 @@ static void make(struct scene *scene)
     assert_int_equal(tsp_stream_progress(scene->stream, &scene->roster, scene->now_ns, &wake), TSOCKET_OK);
 }
 
-/* The whole ledger, and what is found in it. */
-static uint64_t exceptions_in(const char *path)
+/* The whole ledger, and what is found in it: how much its consumers have released. */
+static uint64_t samples_in(const char *path)
 {
     unsigned char bytes[TSI_RECORD_BYTES];
     struct tsc_audit audit = {0};
@@ -151,9 +152,23 @@ static uint64_t exceptions_in(const char *path)
     }
     fclose(file);
     tsc_audit_end(&audit, 0);
-    uint64_t n = audit.findings.exceptions;
+    uint64_t samples = 0;
+    assert_int_equal(audit.findings.exceptions, 0);
+    for (const struct tsc_consumer *who = audit.consumers; who != NULL; who = who->next)
+        samples += who->samples;
     tsc_audit_fini(&audit);
-    return n;
+    return samples;
+}
+
+static struct tsp_ledger *open_ledger(struct scene *scene, char *path)
+{
+    struct tsp_ledger *ledger;
+
+    close(mkstemp(path));
+    assert_int_equal(tsp_ledger_open(path, &ledger), TSOCKET_OK);
+    scene->stream->ledger = ledger;
+    tsp_ledger_stream(ledger, 0, &(struct tsp_ledger_stream){.name = "train", .epoch_samples = SAMPLES});
+    return ledger;
 }
 
 static void who_pauses_before_its_first_epoch_has_released_nothing(void **state)
@@ -166,10 +181,7 @@ static void who_pauses_before_its_first_epoch_has_released_nothing(void **state)
     struct scene scene;
 
     set_up(&scene);
-    close(mkstemp(path));
-    assert_int_equal(tsp_ledger_open(path, &ledger), TSOCKET_OK);
-    scene.stream->ledger = ledger;
-    tsp_ledger_stream(ledger, 0, &(struct tsp_ledger_stream){.name = "train", .epoch_samples = SAMPLES});
+    ledger = open_ledger(&scene, path);
     make(&scene);
     scene.one->released = scene.other->released = BATCH;
     make(&scene);
@@ -179,7 +191,33 @@ static void who_pauses_before_its_first_epoch_has_released_nothing(void **state)
     assert_int_equal(tsp_side_ask(late, &first, false, scene.now_ns), TSOCKET_OK);
     tsp_ledger_left(ledger, late->id, TSP_LEDGER_LEFT);
     tsp_ledger_close(ledger);
-    assert_int_equal(exceptions_in(path), 0);
+    assert_int_equal(samples_in(path), 0);
+    unlink(path);
+    tear_down(&scene);
+}
+
+/* The daemon had not heard of its last releases when it parked it, and it has no more to ask for. */
+static void one_that_was_parked_and_leaves_says_what_it_has_released(void **state)
+{
+    (void)state;
+    struct tsi_hot words = {.kind = TSI_PASSED, .a = 1, .b = 4 * BATCH + 1};
+    struct tsp_ledger *ledger;
+    char path[] = "/tmp/tsocket-test-side-XXXXXX";
+    struct tsp_consumer *third;
+    struct scene scene;
+
+    set_up(&scene);
+    ledger = open_ledger(&scene, path);
+    third = join(&scene, "third");
+    assert_int_equal(third->state, TSP_READING);
+    make(&scene);
+    tsp_side_park(third, TSP_LEDGER_HELD, scene.now_ns);
+    tsp_owed_hear_passed(third, &words); /* more than it can have been given: not believed */
+    words.b--;
+    tsp_owed_hear_passed(third, &words);
+    tsp_ledger_left(ledger, third->id, TSP_LEDGER_LEFT);
+    tsp_ledger_close(ledger);
+    assert_int_equal(samples_in(path), 4 * BATCH);
     unlink(path);
     tear_down(&scene);
 }
@@ -189,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(where_it_said_it_stands_holds_when_it_is_parked_before_the_answer),
         cmocka_unit_test(who_pauses_before_its_first_epoch_has_released_nothing),
+        cmocka_unit_test(one_that_was_parked_and_leaves_says_what_it_has_released),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
