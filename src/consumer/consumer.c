@@ -194,6 +194,7 @@ static int hand_out(struct tsocket *ts, const struct tsocket_batch *batch, struc
     window->position += passed_before(ts);
     *batch_out = *batch;
     batch_out->id = tsc_held_add(&ts->held, window);
+    ts->as_given = true;
     ts->skipped_now = 0;
     ts->walk.round++;
     ts->walk.from = window->after;

@@ -54,6 +54,7 @@ struct tsocket {
     struct tsc_walk walk;
     uint64_t start; /* position of the epoch's first sample in the ring; only once `placed` */
     bool placed;
+    bool as_given;              /* nothing has been found anew in the ring since the newest window was given */
     uint64_t received;          /* real samples, this epoch */
     uint64_t received_all;      /* real samples since open */
     uint64_t skipped;           /* samples left out, this epoch */

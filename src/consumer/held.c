@@ -84,22 +84,30 @@ bool tsc_held_will_move(const struct tsc_held *held)
     return tsc_held_full(held) && at(held, held->oldest)->pending;
 }
 
+/* Of those that are held of that ring, the one that begins first there; NULL: none is. */
+static const struct tsc_window *first_in(const struct tsc_held *held, const struct tsc_ring *ring)
+{
+    const struct tsc_window *first = NULL;
+
+    for (uint64_t id = held->oldest; id < held->next; id++) {
+        const struct tsc_window *window = at(held, id);
+
+        if (window->held && window->ring == ring && (first == NULL || window->position < first->position))
+            first = window; /* what was lost comes again behind others that lie further on */
+    }
+    return first;
+}
+
 uint64_t tsc_held_floor(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t otherwise)
 {
-    for (uint64_t id = held->oldest; id < held->next; id++) {
-        if (at(held, id)->held && at(held, id)->ring == ring)
-            return at(held, id)->position;
-    }
-    return otherwise;
+    const struct tsc_window *first = first_in(held, ring);
+
+    return first != NULL ? first->position : otherwise;
 }
 
 bool tsc_held_keeps_out(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t end)
 {
-    for (uint64_t id = held->oldest; id < held->next; id++) {
-        const struct tsc_window *window = at(held, id);
+    const struct tsc_window *first = first_in(held, ring);
 
-        if (window->held && window->ring == ring)
-            return !window->pending && end > window->position + ring->layout.capacity;
-    }
-    return false;
+    return first != NULL && !first->pending && end > first->position + ring->layout.capacity;
 }

@@ -76,7 +76,7 @@ bool tsc_held_will_move(const struct tsc_held *held);
 /* The position below which nothing of that ring is held; `otherwise` if nothing of it is held at all. */
 uint64_t tsc_held_floor(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t otherwise);
 
-/* Whether nothing up to position `end` of that ring can be made before the oldest window that is held there is
+/* Whether nothing up to position `end` of that ring can be made before the first window that is held there is
  * released, which nobody has done yet. */
 bool tsc_held_keeps_out(const struct tsc_held *held, const struct tsc_ring *ring, uint64_t end);
 

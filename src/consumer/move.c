@@ -41,6 +41,7 @@ bool tsc_move_ask(struct tsocket *ts)
 static void forget_place(struct tsocket *ts)
 {
     ts->placed = false;
+    ts->as_given = false;
     ts->head_seen = 0;
     ts->len_seen = 0;
     ts->asked_index = 0;

@@ -82,7 +82,7 @@ int tsocket_release(struct tsocket *ts, const struct tsocket_batch *batch)
 /* Nothing has happened since next gave it, so that this consumer can simply stand where it stood before. */
 static bool is_newest(const struct tsocket *ts, const struct tsc_window *window, uint64_t id)
 {
-    return id + 1 == ts->held.next && window->ring == ts->ring && ts->placed && !ts->asked_place &&
+    return id + 1 == ts->held.next && window->ring == ts->ring && ts->as_given && !ts->asked_place &&
            window->again == ts->detour && window->walk.own_epoch == ts->walk.own_epoch &&
            window->walk.until == ts->walk.until;
 }

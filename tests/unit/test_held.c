@@ -40,6 +40,21 @@ static void what_is_held_keeps_the_floor(void **state)
     tsc_held_fini(&held);
 }
 
+static void what_comes_again_behind_what_lies_further_on_keeps_the_floor(void **state)
+{
+    struct tsc_held held;
+    uint64_t again;
+
+    (void)state;
+    assert_int_equal(tsc_held_init(&held, 2), TSOCKET_OK);
+    add(&held, 28, false);
+    again = add(&held, 24, false);
+    assert_int_equal(tsc_held_floor(&held, &ring, 77), 24);
+    tsc_held_release(&held, again);
+    assert_int_equal(tsc_held_floor(&held, &ring, 77), 28);
+    tsc_held_fini(&held);
+}
+
 static void only_what_is_held_is_found(void **state)
 {
     struct tsc_held held;
@@ -139,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_held_keeps_the_floor),
+        cmocka_unit_test(what_comes_again_behind_what_lies_further_on_keeps_the_floor),
         cmocka_unit_test(only_what_is_held_is_found),
         cmocka_unit_test(a_window_of_another_ring_keeps_nothing_here),
         cmocka_unit_test(the_newest_one_can_be_taken_out_of_the_span),
