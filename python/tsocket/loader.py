@@ -210,30 +210,26 @@ class Loader:
     def _look(self) -> Optional[int]:
         """This trainer's number of the epoch whose batch comes next, which is not taken; None at an epoch's end."""
         self._pass_current()
-        if self._target is None:
-            window = self._receive()
-            if window is None:
-                return None
-            self._handle.put_back(window)
-            return window.batch.own_epoch + self._first_own_epoch
-        before = (self._place, self._target)
-        batch = self._go_to_target()
+        batch = self._next_batch()
         if batch is None:
             return None
-        batch._put_back()
-        self._place, self._target = before
-        return batch.own_epoch
+        own_epoch = batch.own_epoch
+        self._take_back()
+        return own_epoch
 
     def _next_batch(self) -> Optional[Batch]:
-        """The next batch; None at the epoch's end."""
+        """The next batch, which comes again until _Epoch has handed it out; None at the epoch's end."""
         self._pass_current()
         if self._target is not None:
-            batch = self._go_to_target()
-        else:
-            window = self._receive()
-            batch = self._batch(window, 0) if window is not None else None
-        self._local.batch, self._local.coming = batch, None
-        return batch
+            return self._go_to_target()
+        window = self._receive()
+        return self._batch(window, 0) if window is not None else None
+
+    def _take_back(self) -> None:
+        """What the library has given and this loader has not, as when a signal's exception came between, comes again."""
+        coming: Optional[Window] = getattr(self._local, "coming", None)
+        if coming is not None and coming.hold.live:
+            self._handle.put_back(coming)
 
     def _unreleased(self) -> Optional[Batch]:
         """The batch that this thread was given last, if it has not been released."""
@@ -248,9 +244,7 @@ class Loader:
             self._local.batch = None
 
     def _batch(self, window: Window, skip: int) -> Batch:
-        raw = window.batch
-        self._place = (raw.epoch, self._end_of(raw))
-        return Batch(self._by_name, window, skip, raw.own_epoch + self._first_own_epoch, self._device)
+        return Batch(self._by_name, window, skip, window.batch.own_epoch + self._first_own_epoch, self._device)
 
     def _end_of(self, raw: _library.Batch) -> int:
         """Where the group of ranks goes on after the round that this batch belongs to."""
@@ -321,6 +315,7 @@ class Loader:
         next one, and then it goes on exactly where it was. Releases the current batch; Held: others are kept. Refused: the
         stream has no side ring."""
         self._pass_current()
+        self._take_back()
         rc = self._handle.pause()
         if rc == _library.EHELD:
             gc.collect()  # what is held by dead cycles alone is not held
@@ -351,6 +346,8 @@ class Loader:
         `batch`, which is not released yet, where batches are fetched ahead of what is trained on."""
         if batch is None and self._target is not None:
             return dict(self._target)
+        if batch is None:
+            self._take_back()
         window = batch._held() if batch is not None else None
         if window is not None and window.handle is not self._handle:
             raise Invalid(f"{self.name}: state_dict is asked for the place after a batch of another loader, or of this one "
@@ -423,9 +420,7 @@ class Loader:
             if skip >= raw.count:
                 self._local.coming = None
                 continue
-            batch = self._batch(window, skip)
-            self._target = None
-            return batch
+            return self._batch(window, skip)
 
     # --- the end
 
@@ -478,11 +473,21 @@ class _Epoch:
         return self
 
     def __next__(self) -> Batch:
-        batch = self._loader._next_batch() if self._loader is not None else None
-        if batch is None:
-            self._loader = None
-            raise StopIteration
-        return batch
+        loader = self._loader
+        while loader is not None:
+            batch = loader._next_batch()
+            if batch is None:
+                break
+            window = batch._window
+            assert window is not None
+            place = (window.batch.epoch, loader._end_of(window.batch))
+            if window.hold.freed:  # a signal's handler has asked for the state, or paused
+                continue
+            # Handed out. Nothing is called from here on, so that no signal comes between this and the caller.
+            loader._local.batch, loader._local.coming, loader._place, loader._target = batch, None, place, None
+            return batch
+        self._loader = None
+        raise StopIteration
 
 
 def _integer(what: str, value: Any, first: int, last: int) -> int:
