@@ -98,7 +98,7 @@ class Loader:
         self._options.reconnect_ms = -1 if reconnect is None else round(reconnect * 1000)
         self._options.on_lag = _choice("on_lag", on_lag, _library.ON_LAG)
         self._options.max_lag = _integer("max_lag", max_lag, 0, 2 ** 64 - 1)
-        self._options.device = device.encode() if device is not None else None
+        self._options.device = str(device).encode() if device is not None else None
         self._stream = stream_number(stream) if stream is not None else None
         state = _state_of(resume) if resume is not None else {"token": None, "own_epoch": 0}
         self._begin(self._attach(state), state)
@@ -199,13 +199,7 @@ class Loader:
     def epochs(self) -> Iterator[int]:
         """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
         """
-        while True:
-            try:
-                own_epoch = self._look()
-            except StreamEnd:
-                return
-            if own_epoch is not None:  # None: an epoch that a resumed run had finished already
-                yield own_epoch
+        return _Epochs(self)
 
     def _look(self) -> Optional[int]:
         """This trainer's number of the epoch whose batch comes next, which is not taken; None at an epoch's end."""
@@ -464,7 +458,7 @@ class Loader:
 
 
 class _Epoch:
-    """The rest of an epoch. No generator, which an error such as Timeout would end."""
+    """The rest of an epoch. No generator, which an error such as Timeout would end; so below."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader: Optional[Loader] = loader
@@ -488,6 +482,25 @@ class _Epoch:
             return batch
         self._loader = None
         raise StopIteration
+
+
+class _Epochs:
+    """The numbers of the epochs that are left."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        own_epoch = None
+        while own_epoch is None:  # an epoch that a resumed run had finished already
+            try:
+                own_epoch = self._loader._look()
+            except StreamEnd:
+                raise StopIteration from None
+        return own_epoch
 
 
 def _integer(what: str, value: Any, first: int, last: int) -> int:
