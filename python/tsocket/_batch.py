@@ -92,12 +92,6 @@ class Batch(Mapping):
             del window
             handle.say(number)
 
-    def _put_back(self) -> None:
-        """It has not been read, and comes again."""
-        window, self._window = self._window, None
-        assert window is not None
-        window.handle.put_back(window)
-
     def _let_go(self) -> None:
         self._window = None
 

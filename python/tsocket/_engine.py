@@ -30,7 +30,7 @@ class Engine:
         self._library = _library.load()
         self._pointer = ctypes.c_void_p()
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # close waits for a call that is under way
+        self._lock = threading.RLock()  # close waits for a call that is under way
         check_whole("wait_for", wait_for, 0)
         check_seconds("join_grace", join_grace)
         check_seconds("max_hold", max_hold)
@@ -82,10 +82,16 @@ class Engine:
 
     def close(self) -> None:
         """Gives the name back; consumers that have not read everything are told that it is gone. In a forked child it does
-        nothing: the producer is its parent's."""
+        nothing: the producer is its parent's. In a signal's handler that has come into a call, it stops the run, so that
+        serve() or join() returns and closes."""
         if self._pid != os.getpid():
             return
+        in_a_call = self._lock._is_owned()  # type: ignore[attr-defined]
         with self._lock:
+            if in_a_call:
+                if self._pointer:
+                    self._library.tsocket_producer_stop(self._pointer)
+                return
             pointer, self._pointer = self._pointer, ctypes.c_void_p()
             if pointer:
                 self._library.tsocket_producer_close(pointer)

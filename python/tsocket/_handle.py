@@ -16,7 +16,8 @@ pause, close) releases those whose window is gone.
 
 KeyboardInterrupt may be raised between any two steps, but not within a call of C code. Where the library's answer must
 not be lost on its way, `list.extend(map(call, ...))` makes the call and stores the answer in one step; what has been
-stored is looked at again by whoever comes next.
+stored is looked at again by whoever comes next. A signal's handler may call, too, such as one that saves a checkpoint:
+below any call of its own thread, so that each call keeps the attachment that it uses.
 """
 from __future__ import annotations
 
@@ -109,7 +110,7 @@ class Window:
 class _Attached:
     """What is to be done when an attachment is over."""
 
-    def __init__(self, library: ctypes.CDLL, pointer: int, holds: List[Hold]) -> None:
+    def __init__(self, library: ctypes.CDLL, pointer: int, holds: Dict[Hold, None]) -> None:
         self.library = library
         self.pointer = pointer
         self.holds = holds
@@ -142,19 +143,19 @@ class _Attachment(int):
 
 
 class Handle:
-    """One `struct tsocket`. Any thread may call; one at a time is let through."""
+    """One `struct tsocket`. Any thread may call; one at a time is let through, and a signal's handler below its own."""
 
     def __init__(self, name: str, batch_size: int, options: _library.Options) -> None:
         self._library = library = _library.load()
         self._next = library.tsocket_next
-        self._holds: List[Hold] = []  # asked for, or not released yet
+        self._holds: Dict[Hold, None] = {}  # asked for, or not released yet, in this order
         pointer = ctypes.c_void_p()
         _library.check(library.tsocket_open(name.encode(), batch_size, options, ctypes.byref(pointer)))
         self._pointer: int = pointer.value or 0
         self._attachment: Optional[_Attachment] = _Attachment(next(_serial))  # None: closed
         _attached[int(self._attachment)] = _Attached(library, self._pointer, self._holds)
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.lost = 0  # batches that were written over while they were held
         self._unsaid: Dict[int, Error] = {}  # by the ids of batches, what nobody has been told of their release
         self.info = _library.Info()
@@ -165,34 +166,38 @@ class Handle:
         """Room for a batch, for next."""
         with self._lock:
             window = Window(self, self._opened(), stream, fixed)
-            self._holds.append(window.hold)
+            self._holds[window.hold] = None
         return window
 
     def next(self, timeout_ms: int, window: Window) -> int:
         """tsocket_next into a window that has no answer yet; the answer stays in its hold. Raises Lost, once for each batch
         that was, and what has gone wrong with a release."""
         with self._lock:
-            self._opened()
+            _kept = self._opened()
             self._release_dropped()
             if self._unsaid:
                 raise self._unsaid.pop(next(iter(self._unsaid)))
             window.hold.answer.extend(map(self._next, (self._pointer,), (timeout_ms,), (window.hold.batch,)))
         return window.hold.answer[0]
 
-    def put_back(self, window: Window) -> None:
-        """tsocket_put_back."""
+    def put_back(self, window: Window) -> bool:
+        """tsocket_put_back. False: another thread was given a later one meanwhile, and this one stays."""
         hold = window.hold
         with self._lock:
-            self._opened()
-            hold.freed.extend(map(self._library.tsocket_put_back, (self._pointer,), (hold.batch,)))
-        _library.check(hold.freed[0])
+            _kept = self._opened()
+            answers = map(self._library.tsocket_put_back, (self._pointer,), (hold.batch,))
+            hold.freed.extend(filter(OK.__eq__, answers))
+        return bool(hold.freed)
 
     def release_dropped(self) -> None:
-        """Releases what nobody refers to any more; who finds another call under way leaves it to the next one."""
-        if not self._lock.locked():  # it may be this thread's own, below a finalizer
-            with self._lock:
-                if self._attachment is not None:
+        """Releases what nobody refers to any more; who finds another thread's call under way leaves it to the next one."""
+        if self._lock.acquire(blocking=False):
+            try:
+                _kept = self._attachment
+                if _kept is not None:
                     self._release_dropped()
+            finally:
+                self._lock.release()
 
     def say(self, number: int) -> None:
         """Raises what came of the release of the batch of that id (Lost), as far as is known, if nobody has been told."""
@@ -219,28 +224,28 @@ class Handle:
     def flush(self) -> None:
         """tsocket_flush."""
         with self._lock:
-            self._opened()
+            _kept = self._opened()
             self._release_dropped()
             self._library.tsocket_flush(self._pointer)
 
     def pause(self) -> int:
         """tsocket_pause."""
         with self._lock:
-            self._opened()
+            _kept = self._opened()
             self._release_dropped()
             return self._library.tsocket_pause(self._pointer)
 
     def resume(self) -> int:
         """tsocket_resume."""
         with self._lock:
-            self._opened()
+            _kept = self._opened()
             return self._library.tsocket_resume(self._pointer)
 
     def position(self) -> Tuple[int, int]:
         """tsocket_position: epoch and sample."""
         epoch, first = ctypes.c_uint64(), ctypes.c_uint64()
         with self._lock:
-            self._opened()
+            _kept = self._opened()
             _library.check(self._library.tsocket_position(self._pointer, epoch, first))
         return epoch.value, first.value
 
@@ -248,7 +253,7 @@ class Handle:
         """tsocket_ended_epoch; None before the first."""
         ended = _library.Epoch()
         with self._lock:
-            self._opened()
+            _kept = self._opened()
             rc = self._library.tsocket_ended_epoch(self._pointer, ended)
             if rc == EAGAIN:
                 return None
@@ -259,7 +264,7 @@ class Handle:
         """tsocket_token; None where the stream has none."""
         text = ctypes.create_string_buffer(_library.TOKEN_MAX + 1)
         with self._lock:
-            self._opened()
+            _kept = self._opened()
             rc = self._library.tsocket_token(self._pointer, batch, text)
             if rc == EREFUSED:
                 return None
@@ -281,14 +286,17 @@ class Handle:
                                                             stream))
 
     def close(self) -> None:
-        """Closes now, or as soon as the last batch is gone: until then its memory must stay as it is."""
+        """Closes now, or as soon as the last batch is gone: until then its memory must stay as it is. In a signal's handler
+        also behind the call that it has come into."""
+        in_a_call = self._lock._is_owned()  # type: ignore[attr-defined]
         with self._lock:
-            if self._attachment is None:
+            attachment = self._attachment
+            if attachment is None:
                 return
             self._release_dropped()
-            if not any(hold.live for hold in self._holds):
-                self._attachment.end()
             self._attachment = None
+            if not in_a_call and not any(hold.live for hold in list(self._holds)):
+                attachment.end()
 
     # --- with the lock held
 
@@ -298,6 +306,7 @@ class Handle:
                          "child (with workers that fork, open it in the worker)")
 
     def _opened(self) -> _Attachment:
+        """The attachment, which lasts for as long as the caller keeps it."""
         self._check_process()
         if self._attachment is None:
             raise Invalid("this loader is closed")
@@ -308,7 +317,7 @@ class Handle:
             if hold.window() is None or hold.freed:
                 hold.release(self._library, self._pointer)
                 self._note_release(hold)
-                self._holds.remove(hold)
+                self._holds.pop(hold, None)  # a signal's handler may have been here as well
 
     def _note_release(self, hold: Hold) -> None:
         """What the driver refuses stays held, in the library alone, until it is closed: work may still read it."""
@@ -324,7 +333,7 @@ class Handle:
 def _renew_locks() -> None:
     """In the child of a fork: a thread that is not here may have held them."""
     for handle in list(_handles):
-        handle._lock = threading.Lock()
+        handle._lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_renew_locks)

@@ -40,8 +40,9 @@ def _part_of_ours(array: Array) -> Part:
 def _part_of_others(name: str, value: Any) -> Part:
     import numpy
 
-    array = numpy.ascontiguousarray(value)
-    dtype = _checked(name, array.dtype.name if array.dtype.isnative else str(array.dtype))
+    array = numpy.asarray(value)
+    dtype = _checked(name, array.dtype.name)  # of either byte order
+    array = numpy.ascontiguousarray(array, array.dtype.newbyteorder("="))
     return Part(dtype, array.shape[1:], len(array), array.ctypes.data, array)
 
 
@@ -65,14 +66,26 @@ def _part(name: str, value: Any) -> Part:
 
 def parts_of(batch: Any, names: Optional[Sequence[str]]) -> Dict[str, Part]:
     """The fields of one batch: a mapping, a tuple or list, or a single array."""
+    if isinstance(names, str):
+        raise Invalid(f"fields is the string {names!r}; it must be a list of names")
     if isinstance(batch, Mapping):
+        missing = [name for name in (names or ()) if name not in batch]
+        if missing:
+            raise Invalid(f"a batch has no field {missing[0]!r}; there are {', '.join(map(str, batch))}")
         values = {name: batch[name] for name in (names or batch)}
     else:
         listed = list(batch) if isinstance(batch, (tuple, list)) else [batch]
         names = list(names) if names is not None else _default_names(len(listed))
         if len(names) != len(listed):
             raise Invalid(f"a batch has {len(listed)} fields, and there are {len(names)} names: {', '.join(names)}")
+        if len(set(names)) != len(names):
+            raise Invalid(f"two fields have the same name: {', '.join(names)}")
         values = dict(zip(names, listed))
+    if not values:
+        raise Invalid("a batch has no fields")
+    for name in values:
+        if not isinstance(name, str):
+            raise Invalid(f"the name of a field is {name!r}; it must be a string")
     parts = {name: _part(name, value) for name, value in values.items()}
     if len({part.count for part in parts.values()}) != 1:
         raise Invalid("the fields of a batch have different lengths: "

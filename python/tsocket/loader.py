@@ -98,7 +98,7 @@ class Loader:
         self._options.reconnect_ms = -1 if reconnect is None else round(reconnect * 1000)
         self._options.on_lag = _choice("on_lag", on_lag, _library.ON_LAG)
         self._options.max_lag = _integer("max_lag", max_lag, 0, 2 ** 64 - 1)
-        self._options.device = device.encode() if device is not None else None
+        self._options.device = str(device).encode() if device is not None else None
         self._stream = stream_number(stream) if stream is not None else None
         state = _state_of(resume) if resume is not None else {"token": None, "own_epoch": 0}
         self._begin(self._attach(state), state)
@@ -199,41 +199,31 @@ class Loader:
     def epochs(self) -> Iterator[int]:
         """Numbers of this trainer's epochs, until the stream ends: for epoch in loader.epochs(): for batch in loader: ...
         """
-        while True:
-            try:
-                own_epoch = self._look()
-            except StreamEnd:
-                return
-            if own_epoch is not None:  # None: an epoch that a resumed run had finished already
-                yield own_epoch
+        return _Epochs(self)
 
     def _look(self) -> Optional[int]:
         """This trainer's number of the epoch whose batch comes next, which is not taken; None at an epoch's end."""
         self._pass_current()
-        if self._target is None:
-            window = self._receive()
-            if window is None:
-                return None
-            self._handle.put_back(window)
-            return window.batch.own_epoch + self._first_own_epoch
-        before = (self._place, self._target)
-        batch = self._go_to_target()
+        batch = self._next_batch()
         if batch is None:
             return None
-        batch._put_back()
-        self._place, self._target = before
-        return batch.own_epoch
+        own_epoch = batch.own_epoch
+        self._take_back()
+        return own_epoch
 
     def _next_batch(self) -> Optional[Batch]:
-        """The next batch; None at the epoch's end."""
+        """The next batch, which comes again until _Epoch has handed it out; None at the epoch's end."""
         self._pass_current()
         if self._target is not None:
-            batch = self._go_to_target()
-        else:
-            window = self._receive()
-            batch = self._batch(window, 0) if window is not None else None
-        self._local.batch, self._local.coming = batch, None
-        return batch
+            return self._go_to_target()
+        window = self._receive()
+        return self._batch(window, 0) if window is not None else None
+
+    def _take_back(self) -> None:
+        """What the library has given and this loader has not, as when a signal's exception came between, comes again."""
+        coming: Optional[Window] = getattr(self._local, "coming", None)
+        if coming is not None and coming.hold.live:
+            self._handle.put_back(coming)
 
     def _unreleased(self) -> Optional[Batch]:
         """The batch that this thread was given last, if it has not been released."""
@@ -248,9 +238,7 @@ class Loader:
             self._local.batch = None
 
     def _batch(self, window: Window, skip: int) -> Batch:
-        raw = window.batch
-        self._place = (raw.epoch, self._end_of(raw))
-        return Batch(self._by_name, window, skip, raw.own_epoch + self._first_own_epoch, self._device)
+        return Batch(self._by_name, window, skip, window.batch.own_epoch + self._first_own_epoch, self._device)
 
     def _end_of(self, raw: _library.Batch) -> int:
         """Where the group of ranks goes on after the round that this batch belongs to."""
@@ -321,6 +309,7 @@ class Loader:
         next one, and then it goes on exactly where it was. Releases the current batch; Held: others are kept. Refused: the
         stream has no side ring."""
         self._pass_current()
+        self._take_back()
         rc = self._handle.pause()
         if rc == _library.EHELD:
             gc.collect()  # what is held by dead cycles alone is not held
@@ -351,6 +340,8 @@ class Loader:
         `batch`, which is not released yet, where batches are fetched ahead of what is trained on."""
         if batch is None and self._target is not None:
             return dict(self._target)
+        if batch is None:
+            self._take_back()
         window = batch._held() if batch is not None else None
         if window is not None and window.handle is not self._handle:
             raise Invalid(f"{self.name}: state_dict is asked for the place after a batch of another loader, or of this one "
@@ -423,9 +414,7 @@ class Loader:
             if skip >= raw.count:
                 self._local.coming = None
                 continue
-            batch = self._batch(window, skip)
-            self._target = None
-            return batch
+            return self._batch(window, skip)
 
     # --- the end
 
@@ -469,7 +458,7 @@ class Loader:
 
 
 class _Epoch:
-    """The rest of an epoch. No generator, which an error such as Timeout would end."""
+    """The rest of an epoch. No generator, which an error such as Timeout would end; so below."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader: Optional[Loader] = loader
@@ -478,11 +467,40 @@ class _Epoch:
         return self
 
     def __next__(self) -> Batch:
-        batch = self._loader._next_batch() if self._loader is not None else None
-        if batch is None:
-            self._loader = None
-            raise StopIteration
-        return batch
+        loader = self._loader
+        while loader is not None:
+            batch = loader._next_batch()
+            if batch is None:
+                break
+            window = batch._window
+            assert window is not None
+            place = (window.batch.epoch, loader._end_of(window.batch))
+            if window.hold.freed:  # a signal's handler has asked for the state, or paused
+                continue
+            # Handed out. Nothing is called from here on, so that no signal comes between this and the caller.
+            loader._local.batch, loader._local.coming, loader._place, loader._target = batch, None, place, None
+            return batch
+        self._loader = None
+        raise StopIteration
+
+
+class _Epochs:
+    """The numbers of the epochs that are left."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        own_epoch = None
+        while own_epoch is None:  # an epoch that a resumed run had finished already
+            try:
+                own_epoch = self._loader._look()
+            except StreamEnd:
+                raise StopIteration from None
+        return own_epoch
 
 
 def _integer(what: str, value: Any, first: int, last: int) -> int:

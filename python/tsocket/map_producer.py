@@ -57,6 +57,7 @@ class MapProducer(Engine):
             raise Invalid(f"on_bad is {on_bad!r}; it must be one of {', '.join(_library.ON_BAD)}")
         self._make = make or (lambda epoch, index: dataset[index])
         self._names = fields
+        check_whole("seed", seed, 0, 64)  # as tokens have it
         self._order = _Order(order, seed, len(dataset))
         self._skips = on_bad == "skip"
         check_whole("threads", threads, 1)

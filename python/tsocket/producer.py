@@ -15,6 +15,7 @@ import sys
 from typing import Any, Dict, Iterable, Iterator, Optional, Sequence
 
 from . import _library
+from ._batch import Batch
 from ._engine import SLICE_MS, Engine, default_max_batch, stream_options
 from ._parts import Part, parts_of
 from .errors import Invalid
@@ -37,6 +38,13 @@ def samples_of(loader: Iterable[Any], batch_size: int) -> int:
     if type(sampler) is not torch.utils.data.BatchSampler:  # None, as batches come ready made; or of sizes of its own
         return 0
     return batches * batch_size if sampler.drop_last else len(sampler.sampler)
+
+
+def _arrays_of(batch: Batch) -> Dict[str, Any]:
+    """Its fields, which alone keep it from now on."""
+    arrays = dict(batch)
+    batch.release()
+    return arrays
 
 
 class Producer(Engine):
@@ -78,7 +86,9 @@ class Producer(Engine):
     def _take_first(self) -> Dict[str, Part]:
         assert self._iterator is not None
         for batch in self._iterator:
-            self._iterator = itertools.chain([batch], self._iterator)
+            if isinstance(batch, Batch):  # which this thread's loader would hold until its next, and another may serve
+                batch = _arrays_of(batch)
+            self._iterator = itertools.chain(iter([batch]), self._iterator)  # which lets it go when it is over
             parts = parts_of(batch, self._names)
             if next(iter(parts.values())).count == 0:
                 raise Invalid("the loader's first batch has no sample")
@@ -97,17 +107,18 @@ class Producer(Engine):
         self.join()
 
     def batches(self) -> Iterator[int]:
-        """Serves one epoch; yields after each batch how many samples it had. It ends early when the run has ended."""
+        """Serves one epoch; yields after each batch how many samples it had. It ends early when the run has ended. One that
+        was left before its end is a shorter epoch."""
+        self.end_epoch()
         iterator = self._iterator if self._iterator is not None else iter(self._loader)
         self._iterator = None
         self._served = 0
         try:
             for batch in iterator:
-                parts = parts_of(batch, self._names)
-                count = self._check(parts)
-                if not self._write(parts, count):
+                count = self._serve_batch(batch)
+                del batch  # it may be in memory that the loader needs for the next one
+                if count is None:
                     return
-                self._served += count
                 yield count
             if self._served == 0:
                 raise Invalid(f"{self.name}: the loader was empty in epoch {self.epoch}; one that can be iterated over once "
@@ -133,6 +144,15 @@ class Producer(Engine):
             _library.check(self._library.tsocket_producer_finish(self._pointer, 0))
 
     # --- one batch
+
+    def _serve_batch(self, batch: Any) -> Optional[int]:
+        """How many samples it had; None: the run has ended."""
+        parts = parts_of(batch, self._names)
+        count = self._check(parts)
+        if not self._write(parts, count):
+            return None
+        self._served += count
+        return count
 
     def _check(self, parts: Dict[str, Part]) -> int:
         """How many samples it has; Invalid where they do not fit in."""
@@ -170,7 +190,7 @@ class Producer(Engine):
         if not self._pointer:
             written.value = 0
             return _library.END
-        return self._library.tsocket_producer_write(self._pointer, 0, SLICE_MS, data, count, ctypes.byref(written))
+        return self._library.tsocket_producer_write(self._pointer, 0, SLICE_MS, data, count, written)
 
     def _end_early(self) -> None:
         claim = _library.Claim()

@@ -83,7 +83,7 @@ class Loader:
         self._targets = targets
         self._zero_copy = zero_copy
         self._pools: Dict[int, Pool] = {}
-        self._ready = threading.local()  # what is converted and not handed out yet
+        self._ready = threading.local()  # what is converted and not handed out yet, and the place before it
         options.setdefault("device", str(self._device) if self._device.type == "cuda" else "host")
         self.loader = loader.Loader(name, batch_size, **options)
         try:
@@ -144,6 +144,8 @@ class Loader:
 
     def state_dict(self) -> Dict[str, Any]:
         """The place after the last batch that was handed out."""
+        if getattr(self._ready, "tensors", None) is not None or self.loader._unreleased() is not None:
+            return self._ready.before  # a signal's exception has kept it from being handed out
         return self.loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -288,8 +290,10 @@ class _Epoch:
         ready = self._loader._ready
         while True:
             if getattr(ready, "tensors", None) is None:
-                # one that a signal's exception kept from being converted is given to nobody else
-                ready.batch = self._loader.loader._unreleased() or next(self._batches)
+                ready.batch = self._loader.loader._unreleased()
+                if ready.batch is None:  # else a signal's exception kept it from being converted
+                    ready.before = self._loader.loader.state_dict()
+                    ready.batch = next(self._batches)
                 ready.tensors = self._loader._tensors_of(ready.batch)
             try:
                 ready.batch.release()

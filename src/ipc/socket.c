@@ -49,6 +49,17 @@ static int open_socket(int type, struct tsi_socket **socket_out)
     return TSOCKET_OK;
 }
 
+/* A signal interrupts it before it has done anything. */
+static int attach(void *socket, int type, const char *endpoint)
+{
+    int rc = 0;
+
+    do
+        rc = type == ZMQ_ROUTER ? zmq_bind(socket, endpoint) : zmq_connect(socket, endpoint);
+    while (rc != 0 && zmq_errno() == EINTR);
+    return rc;
+}
+
 static int open_at(int type, const char *path, struct tsi_socket **socket_out)
 {
     char endpoint[TSI_PATH_MAX + sizeof("ipc://")];
@@ -58,8 +69,7 @@ static int open_at(int type, const char *path, struct tsi_socket **socket_out)
     if (rc != TSOCKET_OK)
         return rc;
     snprintf(endpoint, sizeof(endpoint), "ipc://%s", path);
-    if ((type == ZMQ_ROUTER ? zmq_bind(self->socket, endpoint) : zmq_connect(self->socket, endpoint)) != 0 ||
-        (type == ZMQ_ROUTER && chmod(path, 0600) != 0)) {
+    if (attach(self->socket, type, endpoint) != 0 || (type == ZMQ_ROUTER && chmod(path, 0600) != 0)) {
         rc = tsi_fail(TSOCKET_ESYSTEM, "ZeroMQ: %s: %s", endpoint, zmq_strerror(zmq_errno()));
         tsi_socket_close(self);
         return rc;

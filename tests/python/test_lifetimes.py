@@ -204,6 +204,23 @@ class ProcessesTest(PythonTest):
             self.assertFalse(thread.is_alive())
         self.assertEqual(sorted(sum(lists, [])), list(range(1009)))
 
+    def test_a_batch_looked_at_comes_though_another_thread_has_had_the_next(self):
+        self.start_daemon("synthetic:103x8x8", "--epochs", "1")
+        loader = self.loader(batch_size=5, hold=3)
+        put_back, firsts = loader._handle.put_back, []
+
+        def too_late(window):
+            thread = threading.Thread(target=lambda: firsts.append(next(iter(loader)).first))
+            thread.start()
+            thread.join()
+            return put_back(window)
+
+        loader._handle.put_back = too_late
+        next(loader.epochs())
+        loader._handle.put_back = put_back
+        firsts += [batch.first for batch in loader]
+        self.assertEqual(firsts, [5, 0, *range(10, 103, 5)])
+
     @staticmethod
     def until_the_end(read, indices):
         try:

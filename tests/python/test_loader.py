@@ -138,8 +138,12 @@ class LoaderTest(PythonTest):
         loader = self.loader(timeout=0.15)
         with self.assertRaises(tsocket.Timeout):
             next(iter(loader))
+        epochs = loader.epochs()
+        with self.assertRaises(tsocket.Timeout):
+            next(epochs)
         self.loader()
         loader._timeout = 20
+        self.assertEqual(next(epochs), 0)
         self.assertEqual(next(iter(loader)).count, 5)
 
     def test_it_waits_for_a_daemon_that_comes_later(self):

@@ -193,6 +193,7 @@ print("read")
     def test_what_cannot_be_served_is_said(self):
         for options, said in (({"order": "random"}, "order"), ({"on_bad": "mask"}, "on_bad"),
                               ({"dataset": Squares(0)}, "empty"), ({"threads": 0}, "threads"),
+                              ({"seed": -1}, "seed"), ({"seed": 2 ** 64}, "seed"),
                               ({"dataset": Squares(5, bad=range(5)), "on_bad": "skip"}, "first 5 samples.*is torn"),
                               ({"fields": ["image", "index"]}, "index is there already"),
                               ({"make": lambda epoch, i: {"index": -i}}, "index is there already"),

@@ -194,8 +194,12 @@ tsocket.Producer(batches(), "forks", fields=["index"], epoch_samples=100, join_g
                             ([numpy.zeros((0, 2))], "no sample")):
             with self.subTest(why), self.assertRaisesRegex(tsocket.Invalid, why):
                 tsocket.Producer(loader)
-        with self.assertRaisesRegex(tsocket.Invalid, "1 names"):
-            tsocket.Producer([(numpy.arange(2), numpy.arange(2))], fields=["a"])
+        pair = (numpy.arange(2), numpy.arange(2))
+        for batch, fields, why in ((pair, ["a"], "1 names"), (pair, ["a", "a"], "same name"), (pair, "ab", "list of names"),
+                                   ({"a": pair[0]}, ["a", "b"], "no field 'b'; there are a"), ({1: pair[0]}, None, "is 1"),
+                                   ((), None, "no fields")):
+            with self.subTest(why), self.assertRaisesRegex(tsocket.Invalid, why):
+                tsocket.Producer([batch], fields=fields)
 
     def test_samples_of_another_shape_end_the_run(self):
         self.serve([numpy.zeros((2, 3)), numpy.zeros((2, 4))], epochs=1)
@@ -273,6 +277,39 @@ tsocket.Producer(batches(), "forks", fields=["index"], epoch_samples=100, join_g
         batch.release()
         first.close()
         self.end(source)
+
+    def test_arrays_of_any_memory_layout(self):
+        numbers = numpy.arange(60, dtype=numpy.float32).reshape(20, 3)
+        arrays = {"swapped": numbers.astype(">f4"), "backwards": numbers[::-1, ::-1], "columns": numpy.asfortranarray(numbers),
+                  "one": numpy.broadcast_to(numpy.int64(7), (20, 3))}
+        thread = self.serve([arrays], epochs=1)
+        with self.loader(batch_size=7, epochs=1) as loader:
+            for batch in loader:
+                for name, array in arrays.items():
+                    numpy.testing.assert_array_equal(batch[name].numpy(), array[batch.first:batch.first + batch.count])
+        self.end(thread)
+
+    def test_a_loader_of_another_thread_is_served_on(self):
+        self.start_daemon("synthetic:103x2x2", "--epochs", "1", name="upstream")
+        source = self.loader("upstream", batch_size=8, hold=1)
+        thread = self.serve(source, epochs=1, max_batch=10, ring=40)
+        with self.loader(batch_size=5, epochs=1) as loader:
+            self.assertEqual(sorted(collect(loader)), list(range(103)))
+        self.end(thread)
+
+    def test_an_epoch_that_is_left_early_is_a_shorter_one(self):
+        batches = [numpy.arange(i, i + 4) for i in range(0, 20, 4)]
+        producer = tsocket.Producer(batches, fields=["index"], epochs=2, join_grace=0.0, wait_for=1)
+        self.addCleanup(producer.close)
+        for _ in zip(range(2), producer.batches()):
+            pass
+        thread = threading.Thread(target=producer.serve)
+        thread.start()
+        with self.loader(batch_size=3) as loader:
+            epochs = [collect(loader) for _ in loader.epochs()]
+        thread.join(patient(20))
+        self.assertEqual([epoch[:8] for epoch in epochs], 2 * [list(range(8))])
+        self.assertEqual(list(map(len, epochs)), [8, 20])
 
     def test_a_name_belongs_to_one(self):
         with tsocket.Producer([numpy.zeros(2)], "one"):
