@@ -547,8 +547,14 @@ static void every_problem_of_a_view_is_said(void **state)
         {"--view index /d", "--view index: there is a field index already; give the view another name"},
         {"--view .a /d", "--view .a: a view's name has 1 to 60 of the characters A-Z a-z 0-9 . _ - and does not start "
                          "with a dot; for example small:size=96"},
-        {"--view a:mean=1,1,1 /d", "stream train: --mean and --std do nothing with --dtype uint8; leave them out, or "
-                                   "add --dtype float32, float16 or bfloat16"},
+        {"--view a:mean=1,1,1 /d", "stream train: view a: mean and std do nothing with dtype uint8; give the view "
+                                   "mean=0,0,0:std=1,1,1, or dtype=float32, float16 or bfloat16"},
+        {"--dtype float16 --mean 0.5,0.5,0.5 --view a --view b:dtype=uint8 /d",
+         "stream train: view b: mean and std do nothing with dtype uint8; give the view mean=0,0,0:std=1,1,1, or "
+         "dtype=float32, float16 or bfloat16"},
+        {"--view a:dtype=float16:std=0.00001,1,1 /d",
+         "stream train: view a: mean 0,0,0 and std 1e-05,1,1: values up to 100000, but float16 ends at 65504; take "
+         "bfloat16"},
         {"--aug --view a --view b --view c --view d --view e --view f --view g --view h /d",
          "stream train: 8 views with --aug make 18 fields, the limit is 16; leave out some of the views, or --aug"},
         {"--view a --view b --view c --view d --view e --view f --view g --view h --view i /d",
@@ -559,6 +565,8 @@ static void every_problem_of_a_view_is_said(void **state)
         assert_false(parse(wrong[i].line));
         assert_problem(wrong[i].text);
     }
+    assert_true(parse("--dtype float16 --mean 0.5,0.5,0.5 --view a --view b:dtype=uint8:mean=0,0,0:std=1,1,1 /d"));
+    done();
 }
 
 /* ---- the recipe as text ---- */
