@@ -150,19 +150,35 @@ static bool is_neutral(const struct tsp_recipe *recipe)
     return true;
 }
 
-static bool check_recipe(const struct tsp_stream_options *stream, const struct tsp_recipe *recipe,
-                         struct tsp_problem *problem_out)
+static bool check_recipe(const struct tsp_stream_options *stream, struct tsp_problem *problem_out)
 {
     char text[256];
-    const char *wrong = tsp_recipe_check(recipe, text, sizeof(text));
+    const char *wrong = tsp_recipe_check(&stream->recipe, text, sizeof(text));
 
     if (wrong != NULL)
         return tsp_problem_set(problem_out, "stream %s: %s", stream->name, wrong);
-    if (recipe->dtype == TSOCKET_UINT8 && !is_neutral(recipe))
+    if (stream->recipe.dtype == TSOCKET_UINT8 && !is_neutral(&stream->recipe))
         return tsp_problem_set(problem_out,
                                "stream %s: --mean and --std do nothing with --dtype uint8; leave them out, "
                                "or add --dtype float32, float16 or bfloat16",
                                stream->name);
+    return true;
+}
+
+/* What is wrong with a view may be what it has from the stream: leaving that out would change the other views. */
+static bool check_view(const struct tsp_stream_options *stream, const struct tsp_named_view *view,
+                       struct tsp_problem *problem_out)
+{
+    char text[256];
+    const char *wrong = tsp_recipe_check(&view->recipe, text, sizeof(text));
+
+    if (wrong != NULL)
+        return tsp_problem_set(problem_out, "stream %s: view %s: %s", stream->name, view->name, wrong);
+    if (view->recipe.dtype == TSOCKET_UINT8 && !is_neutral(&view->recipe))
+        return tsp_problem_set(problem_out,
+                               "stream %s: view %s: mean and std do nothing with dtype uint8; give the view "
+                               "mean=0,0,0:std=1,1,1, or dtype=float32, float16 or bfloat16",
+                               stream->name, view->name);
     return true;
 }
 
@@ -180,10 +196,10 @@ static bool check_fields(const struct tsp_stream_options *stream, struct tsp_pro
 
 static bool check_stream(const struct tsp_stream_options *stream, struct tsp_problem *problem_out)
 {
-    if (!check_recipe(stream, &stream->recipe, problem_out) || !check_fields(stream, problem_out))
+    if (!check_recipe(stream, problem_out) || !check_fields(stream, problem_out))
         return false;
     for (uint32_t i = 0; i < stream->n_views; i++) {
-        if (!check_recipe(stream, &stream->views[i].recipe, problem_out))
+        if (!check_view(stream, &stream->views[i], problem_out))
             return false;
     }
     if (stream->ring.amount > 0 && !stream->ring.bytes && stream->max_batch > stream->ring.amount)

@@ -452,41 +452,46 @@ static bool run_check(const struct daemon *daemon, const struct tsp_feed *feed, 
     return true;
 }
 
-/* A list of a part would look like one of the whole. */
-static bool write_skip(const struct tsp_feed *feed, const struct tsp_check_result *result, struct tsp_skip_file *file)
+/* That it cannot be written should not take a check of a million files to find out. */
+static bool try_skip(const char *path)
 {
+    struct tsp_skip_file file;
     char error[1024];
 
-    if (result->stopped) {
-        tsp_skip_file_discard(file);
-        return true;
+    if (!tsp_skip_file_create(path, &file, error, sizeof(error))) {
+        tsi_log('E', "--write-skip %s", error);
+        return false;
     }
-    for (uint64_t i = 0; i < result->bad; i++)
-        tsp_skip_file_add(file, feed->source->ops->key(feed->source, result->bad_samples[i]));
-    if (tsp_skip_file_finish(file, error, sizeof(error)))
-        return true;
-    tsi_log('E', "--write-skip %s", error);
-    return false;
+    tsp_skip_file_discard(&file);
+    return true;
 }
 
-/* The list is opened first: that it cannot be written should not take a check of a million files to find out. */
+/* All at once, so that a check which is killed on its way leaves nothing beside the list. */
+static bool write_skip(const struct tsp_feed *feed, const struct tsp_check_result *result, const char *path)
+{
+    struct tsp_skip_file file;
+    char error[1024];
+    bool good = tsp_skip_file_create(path, &file, error, sizeof(error));
+
+    for (uint64_t i = 0; good && i < result->bad; i++)
+        tsp_skip_file_add(&file, feed->source->ops->key(feed->source, result->bad_samples[i]));
+    good = good && tsp_skip_file_finish(&file, error, sizeof(error));
+    if (!good)
+        tsi_log('E', "--write-skip %s", error);
+    return good;
+}
+
 static int check_feed(const struct daemon *daemon, const struct tsp_feed *feed)
 {
     const char *path = daemon->options->write_skip;
     struct tsp_check_result result;
-    struct tsp_skip_file file;
-    char error[1024];
 
-    if (path != NULL && !tsp_skip_file_create(path, &file, error, sizeof(error))) {
-        tsi_log('E', "--write-skip %s", error);
+    if (path != NULL && !try_skip(path))
         return EX_CANTCREAT;
-    }
-    if (!run_check(daemon, feed, &result)) {
-        if (path != NULL)
-            tsp_skip_file_discard(&file);
+    if (!run_check(daemon, feed, &result))
         return EX_IOERR;
-    }
-    bool good = path == NULL || write_skip(feed, &result, &file);
+    /* A list of a part would look like one of the whole. */
+    bool good = path == NULL || result.stopped || write_skip(feed, &result, path);
     free(result.bad_samples);
     if (!good)
         return EX_IOERR;

@@ -3,7 +3,9 @@
 import collections
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -277,6 +279,21 @@ class CheckTest(SystemTest):
         done = self.run_program(TSOCKETD, "--check", "--write-skip", "/nowhere/list", folder)
         self.assertEqual((done.returncode, done.stdout), (os.EX_CANTCREAT, b""))
         self.assertIn(b"--write-skip /nowhere/list", done.stderr)
+
+    def test_a_check_that_is_killed_on_its_way_leaves_nothing_beside_its_list(self):
+        folder, lists = os.path.join(self.folder, "bad"), os.path.join(self.folder, "lists")
+        os.makedirs(os.path.join(folder, "class"))
+        os.mkdir(lists)
+        for n in range(1000):
+            with open(os.path.join(folder, "class", f"{n:0200}.jpg"), "w") as f:
+                f.write("no picture")
+        # Nobody reads the pipe, which has no room for so many names.
+        check = subprocess.Popen([TSOCKETD, "--check", "--write-skip", os.path.join(lists, "skip"), folder],
+                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        with check.stdout:
+            self.assertTrue(select.select([check.stdout], [], [], 20)[0])
+            check.kill()
+            self.assertEqual((check.wait(), os.listdir(lists)), (-signal.SIGKILL, []))
 
     def test_a_check_that_cannot_print_has_failed(self):
         args = (TSOCKETD, "--check", input_path(folder_case("prime_13")["dir"]))

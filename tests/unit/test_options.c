@@ -8,69 +8,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "producer/config.h"
+#include "command_line.h"
 #include "producer/option.h"
-#include "producer/options.h"
 #include "producer/usage.h"
-
-#define ARGUMENTS_MAX 64
-
-static char *no_environment[] = {NULL};
-static struct tsp_options options;
-static struct tsp_problem problem;
-
-/* Splits a copy of `line` at its spaces: enough for arguments without any. */
-static int split(char *line, char **argv)
-{
-    int argc = 0;
-
-    argv[argc++] = "tsocketd";
-    for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " ")) {
-        assert_true(argc < ARGUMENTS_MAX);
-        argv[argc++] = word;
-    }
-    return argc;
-}
-
-static bool parse_in(char *const *environment, const char *line)
-{
-    char copy[1024], *argv[ARGUMENTS_MAX];
-
-    snprintf(copy, sizeof(copy), "%s", line);
-    int argc = split(copy, argv);
-    return tsp_options_parse(argc, argv, environment, &options, &problem);
-}
-
-static bool parse(const char *line)
-{
-    return parse_in(no_environment, line);
-}
-
-/* Merges flags over a file of this content. */
-static bool merge_config(const char *json, const char *line)
-{
-    struct tsp_layer layers[2] = {0};
-    char copy[256], *argv[ARGUMENTS_MAX];
-
-    snprintf(copy, sizeof(copy), "%s", line);
-    int argc = split(copy, argv);
-    bool good = tsp_config_parse(&layers[0], json, "conf.json", &problem) &&
-                tsp_layer_flags(&layers[1], argc, argv, &problem) && tsp_options_merge(layers, 2, &options, &problem);
-    tsp_layer_fini(&layers[0]);
-    tsp_layer_fini(&layers[1]);
-    return good;
-}
-
-static void assert_problem(const char *text)
-{
-    if (strcmp(problem.text, text) != 0)
-        fail_msg("got:      %s\nexpected: %s", problem.text, text);
-}
-
-static void done(void)
-{
-    tsp_options_fini(&options);
-}
 
 /* ---- defaults and precedence ---- */
 
@@ -240,6 +180,22 @@ static void there_is_a_limit_to_the_streams(void **state)
     snprintf(line + used, sizeof(line) - used, "/data");
     assert_false(parse(line));
     assert_problem("--stream s15=/d: a daemon serves at most 16 streams; start another one for it");
+}
+
+static void a_switch_may_be_given_its_word(void **state)
+{
+    (void)state;
+    assert_true(parse("--exif off --shuffle on --aug --list ./off"));
+    assert_false(options.streams[0].recipe.exif);
+    assert_true(options.streams[0].recipe.shuffle && options.streams[0].aug && options.list);
+    assert_string_equal(options.streams[0].source, "./off");
+    done();
+    assert_true(parse("--exif=off /data"));
+    assert_false(options.streams[0].recipe.exif);
+    done();
+    assert_true(parse("--list off")); /* which is no setting, but something to do */
+    assert_string_equal(options.streams[0].source, "off");
+    done();
 }
 
 /* ---- problems ---- */
@@ -485,186 +441,6 @@ static void a_ring_of_too_few_bytes_is_refused(void **state)
     done();
 }
 
-/* ---- views ---- */
-
-static void views_are_the_recipe_but_for_their_keys(void **state)
-{
-    (void)state;
-    assert_true(parse("--view big --view small:size=96:scale=0.05,0.4,augment=eval --size 128 --hflip 0 /data"));
-    const struct tsp_stream_options *train = &options.streams[0];
-    assert_int_equal(train->n_views, 2);
-    assert_string_equal(train->views[0].name, "big");
-    assert_int_equal(train->views[0].recipe.size, 128);
-    assert_string_equal(train->views[1].name, "small");
-    assert_int_equal(train->views[1].recipe.size, 96);
-    assert_int_equal(train->views[1].recipe.augment, TSP_AUGMENT_EVAL);
-    assert_true(train->views[1].recipe.scale[0] == 0.05 && train->views[1].recipe.scale[1] == 0.4);
-    assert_true(train->views[1].recipe.hflip == 0);
-    assert_int_equal(train->recipe.size, 128);
-    done();
-}
-
-static void a_streams_views_replace_the_common_ones(void **state)
-{
-    (void)state;
-    assert_true(parse("--view a --view b /data --stream val=/val,view=c:size=64:augment=eval,aug=on,view=d"));
-    assert_int_equal(options.streams[0].n_views, 2);
-    assert_false(options.streams[0].aug);
-    assert_int_equal(options.streams[1].n_views, 2);
-    assert_string_equal(options.streams[1].views[0].name, "c");
-    assert_int_equal(options.streams[1].views[0].recipe.size, 64);
-    assert_string_equal(options.streams[1].views[1].name, "d");
-    assert_true(options.streams[1].aug);
-    done();
-}
-
-static void a_file_may_list_views(void **state)
-{
-    (void)state;
-    assert_true(merge_config("{\"dataset\": \"/data\", \"view\": [\"a:size=32\", \"b\"]}", ""));
-    assert_int_equal(options.streams[0].n_views, 2);
-    assert_int_equal(options.streams[0].views[0].recipe.size, 32);
-    done();
-    assert_true(merge_config("{\"dataset\": \"/data\", \"view\": \"a:size=32\"}", ""));
-    assert_int_equal(options.streams[0].n_views, 1);
-    done();
-    assert_false(merge_config("{\"dataset\": \"/data\", \"view\": [1]}", ""));
-    assert_problem("conf.json: view: must be a string or a list of strings");
-}
-
-static void every_problem_of_a_view_is_said(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *line, *text;
-    } wrong[] = {
-        {"--view a:size=0 /d", "--view a: size=0: must be a whole number from 1 to 8192; for example 224"},
-        {"--view a:seed=1 /d", "--view a: seed=1: seed is the same for all views of a stream"},
-        {"--view a:sice=1 /d", "--view a: sice=1: unknown key; tsocketd --help marks the keys of a view with +"},
-        {"--view a:eval /d", "--view a: eval: must be KEY=VALUE; for example size=96"},
-        {"--view a: /d", "--view a: : must be KEY=VALUE; for example size=96"},
-        {"--view a --view a /d", "--view a: there is a field a already; give the view another name"},
-        {"--view index /d", "--view index: there is a field index already; give the view another name"},
-        {"--view .a /d", "--view .a: a view's name has 1 to 60 of the characters A-Z a-z 0-9 . _ - and does not start "
-                         "with a dot; for example small:size=96"},
-        {"--view a:mean=1,1,1 /d", "stream train: --mean and --std do nothing with --dtype uint8; leave them out, or "
-                                   "add --dtype float32, float16 or bfloat16"},
-        {"--aug --view a --view b --view c --view d --view e --view f --view g --view h /d",
-         "stream train: 8 views with --aug make 18 fields, the limit is 16; leave out some of the views, or --aug"},
-        {"--view a --view b --view c --view d --view e --view f --view g --view h --view i /d",
-         "--view i: must be a name, then keys: NAME[:KEY=VALUE...], of less than 256 bytes, and at most 8 of them; for "
-         "example small:size=96:scale=0.05,0.4"},
-    };
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        assert_false(parse(wrong[i].line));
-        assert_problem(wrong[i].text);
-    }
-}
-
-/* ---- the recipe as text ---- */
-
-static const char *recipe_of(const char *line)
-{
-    static char text[TSP_RECIPE_TEXT_MAX];
-
-    assert_true(parse(line));
-    tsp_options_recipe(&options, &options.streams[0], text);
-    tsp_options_fini(&options);
-    return text;
-}
-
-static void the_recipe_has_one_form(void **state)
-{
-    char plain[TSP_RECIPE_TEXT_MAX];
-
-    (void)state;
-    strcpy(plain, recipe_of("/data"));
-    assert_string_equal(plain, "size=224 augment=train scale=0.080000000000000002,1 "
-                               "ratio=0.75,1.3333333333333333 hflip=0.5 crop-pct=0.875 interpolation=bilinear "
-                               "quality=exact dtype=uint8 layout=nhwc mean=0,0,0 std=1,1,1 aug=off exif=on "
-                               "shuffle=on on-bad=skip max-pixels=200000000 max-scans=100 max-bytes=268435456");
-    /* the same, said otherwise; and what changes neither order nor bytes */
-    assert_string_equal(plain, recipe_of("--scale 8e-2,1.0 --crop-pct 7/8 --stream train=/other"));
-    assert_string_equal(plain, recipe_of("--seed 7 --ring 99 --workers 3 --epochs 2 --hidden --cache 1M /data"));
-}
-
-static void each_option_that_changes_bytes_or_order_is_in_the_recipe(void **state)
-{
-    static const char *const lines[] = {
-        "--size 225",
-        "--augment eval",
-        "--scale 0.09,1",
-        "--ratio 0.7,1.3",
-        "--hflip 0.4",
-        "--crop-pct 0.9",
-        "--quality fast",
-        "--no-exif",
-        "--no-shuffle",
-        "--on-bad mask",
-        "--max-pixels 1M",
-        "--max-scans 99",
-        "--max-bytes 1M",
-        "--layout nchw",
-        "--dtype float32",
-        "--aug",
-        "--view image",
-        "--view a --view b",
-        "--view a:size=96",
-        "--view a:hflip=0",
-        "--view b --view a",
-        "--interpolation bicubic",
-        "--dtype float16",
-        "--dtype bfloat16",
-        "--dtype float32 --mean 1,0,0",
-        "--dtype float32 --std 2,1,1",
-    };
-    enum {
-        N = sizeof(lines) / sizeof(lines[0])
-    };
-    static char texts[N + 1][TSP_RECIPE_TEXT_MAX];
-
-    (void)state;
-    strcpy(texts[N], recipe_of("/data"));
-    for (size_t i = 0; i < N; i++) {
-        char line[128];
-
-        snprintf(line, sizeof(line), "%s /data", lines[i]);
-        strcpy(texts[i], recipe_of(line));
-    }
-    for (size_t i = 0; i <= N; i++) {
-        for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(texts[i], texts[j]);
-    }
-}
-
-static void the_longest_recipe_has_room(void **state)
-{
-    char line[1024] = "--dtype bfloat16 --mean -0.123456789,-0.123456789,-0.123456789 --std "
-                      "0.123456789,0.123456789,0.123456789 --scale 0.12345678901234567,0.98765432109876543";
-
-    (void)state;
-    for (int i = 0; i < TSP_VIEWS_MAX; i++)
-        sprintf(line + strlen(line), " --view %c2345678901234567890123456789012345678901234567890123456", 'a' + i);
-    strcat(line, " /data");
-    assert_true(strlen(recipe_of(line)) < TSP_RECIPE_TEXT_MAX);
-}
-
-static void a_switch_may_be_given_its_word(void **state)
-{
-    (void)state;
-    assert_true(parse("--exif off --shuffle on --aug --list ./off"));
-    assert_false(options.streams[0].recipe.exif);
-    assert_true(options.streams[0].recipe.shuffle && options.streams[0].aug && options.list);
-    assert_string_equal(options.streams[0].source, "./off");
-    done();
-    assert_true(parse("--exif=off /data"));
-    assert_false(options.streams[0].recipe.exif);
-    done();
-    assert_true(parse("--list off")); /* which is no setting, but something to do */
-    assert_string_equal(options.streams[0].source, "off");
-    done();
-}
-
 /* ---- lists of bad samples ---- */
 
 static void a_skip_list_may_differ_by_stream(void **state)
@@ -698,13 +474,6 @@ static void a_list_is_written_by_a_check_of_one_whole_dataset(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(views_are_the_recipe_but_for_their_keys),
-        cmocka_unit_test(a_streams_views_replace_the_common_ones),
-        cmocka_unit_test(a_file_may_list_views),
-        cmocka_unit_test(every_problem_of_a_view_is_said),
-        cmocka_unit_test(a_switch_may_be_given_its_word),
-        cmocka_unit_test(a_skip_list_may_differ_by_stream),
-        cmocka_unit_test(a_list_is_written_by_a_check_of_one_whole_dataset),
         cmocka_unit_test(defaults_are_those_of_the_recipe),
         cmocka_unit_test(a_flag_wins_over_a_variable_over_the_file_over_the_default),
         cmocka_unit_test(the_last_of_two_flags_counts),
@@ -715,6 +484,7 @@ int main(void)
         cmocka_unit_test(values_and_folders_of_a_stream_may_have_commas),
         cmocka_unit_test(every_problem_of_a_stream_is_said),
         cmocka_unit_test(there_is_a_limit_to_the_streams),
+        cmocka_unit_test(a_switch_may_be_given_its_word),
         cmocka_unit_test(every_bad_value_names_flag_value_limit_and_way_out),
         cmocka_unit_test(a_bad_variable_is_named_as_one),
         cmocka_unit_test(a_message_holds_nothing_for_the_terminal_to_obey),
@@ -726,9 +496,8 @@ int main(void)
         cmocka_unit_test(the_ring_follows_the_batch_and_the_batch_a_small_ring),
         cmocka_unit_test(bytes_pay_for_the_mirror_too),
         cmocka_unit_test(a_ring_of_too_few_bytes_is_refused),
-        cmocka_unit_test(the_recipe_has_one_form),
-        cmocka_unit_test(each_option_that_changes_bytes_or_order_is_in_the_recipe),
-        cmocka_unit_test(the_longest_recipe_has_room),
+        cmocka_unit_test(a_skip_list_may_differ_by_stream),
+        cmocka_unit_test(a_list_is_written_by_a_check_of_one_whole_dataset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
