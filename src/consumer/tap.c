@@ -405,7 +405,7 @@ static void fill_flags(struct tap *tap, struct tsc_flag flags_out[TAP_FLAGS])
         {"batches", "N", TSC_FLAG_LONG, 0, UINT64_MAX, NULL, &tap->batches, "stop after so many batches [0: never]"},
         {"last", "keep|drop|pad", TSC_FLAG_WORD, 0, 0, lasts, &tap->last, "the end of an epoch [keep]"},
         {"until-epoch", "E", TSC_FLAG_LONG, 0, UINT64_MAX, NULL, &tap->until_epoch,
-         "stop where the stream's epoch E begins; like --batches and a signal, with a last line {\"event\":\"token\"}"},
+         "stop where the stream's epoch E begins"},
         {"resume", "TOKEN", TSC_FLAG_TEXT, 0, 0, NULL, &tap->resume, "go on behind the batch of that token"},
         {"join", "wait|now|catch-up", TSC_FLAG_WORD, 0, 0, joins, &tap->join,
          "where a running epoch has begun [catch-up]"},

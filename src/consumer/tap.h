@@ -5,6 +5,7 @@
  *     {"event":"attached","epoch":0,"position":0,"epoch_samples":13}
  *     {"event":"batch","epoch":0,"first":0,"count":7,"index":[3,...],"label":[0,...],"hash":"<XXH3-128 of the images>"}
  *     {"event":"epoch_end","epoch":0,"samples":13}
+ *     {"event":"elapsed","epoch":0,"first":7}             the batch was lost while it was held, and comes again
  *     {"event":"error","code":"GONE","message":"..."}
  *     {"event":"token","token":"..."}
  *

@@ -372,7 +372,9 @@ static const struct command {
     {"tap", tsc_tap_main,
      "  tap NAME[/STREAM] --batch B\n"
      "                          read as a trainer does and print what comes, as JSON lines:\n"
-     "                          attached, batch, epoch_end, error\n",
+     "                          attached, batch, epoch_end, elapsed (a batch was lost while it was held,\n"
+     "                          and comes again), error; and at last, unless the stream has ended, token;\n"
+     "                          exit status 3 after an error, 128 and its number after a signal\n",
      tsc_tap_help},
     {"verify", tsc_verify_main,
      "  verify FILE             show from the FILE of tsocketd --ledger that every consumer got every\n"

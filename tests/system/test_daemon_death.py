@@ -11,7 +11,7 @@ import unittest
 
 from harness import TSOCKETCTL, SystemTest, patient, repeats, wait_until
 
-PROTOCOL = 4
+PROTOCOL = 5
 
 
 def listen(kind, path):
