@@ -155,6 +155,8 @@ void tsc_flags_help(const struct tsc_flag *flags, size_t n, FILE *out)
     for (size_t i = 0; i < n; i++) {
         int width = fprintf(out, "      --%s%s%s", flags[i].name, flags[i].argument != NULL ? " " : "",
                             flags[i].argument != NULL ? flags[i].argument : "");
-        fprintf(out, "%*s%s\n", width < 30 ? 30 - width : 1, "", flags[i].help);
+        if (width >= 30) /* its help begins on a line of its own */
+            width = fprintf(out, "\n") - 1;
+        fprintf(out, "%*s%s\n", 30 - width, "", flags[i].help);
     }
 }
