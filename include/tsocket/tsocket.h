@@ -241,18 +241,21 @@ TSOCKET_API int tsocket_describe(const struct tsocket *ts, struct tsocket_info *
  * The next batch, waiting up to `timeout_ms` for it (0: not at all; -1: without limit).
  *
  * TSOCKET_OK         *batch_out is filled; release it later. In all other cases it is left alone.
- * TSOCKET_EAGAIN     nothing within the time.
+ * TSOCKET_EAGAIN     nothing within the time. (One that attaches to a daemon that has come back, options.reconnect_ms,
+ *                    may take two seconds more.)
  * TSOCKET_EINTR      a signal handler ran while waiting; call again.
  * TSOCKET_EPOCH_END  once per epoch, after its last batch; tsocket_ended_epoch() tells its length. Call again.
  * TSOCKET_END        no more epochs (of the daemon, or of options.epochs). Stays so.
  * TSOCKET_EHELD      options.hold batches are held, counted from the oldest one: release that first. Or fewer, where
- * one that was lost must be made again, and what is held takes the room for it: likewise. TSOCKET_ELAPPED    this
- * consumer was detached (TSOCKET_LAG_DETACH). Close; open again with the last token. Once, too, where a batch was
- * written over before the work behind its tsocket_release_after was done: call again, it is given again. TSOCKET_GONE
- * the daemon has ended before the stream did; what was ready has been delivered. Stays so. With options.reconnect_ms
- * only after that time without a daemon. TSOCKET_EREFUSED   (reconnect_ms) the daemon that came back cannot go on from
- * here; tsocket_last_error() says why. TSOCKET_EDEVICE    work behind a tsocket_release_after has failed, or a GPU
- * does. Stays so. TSOCKET_EFORK, TSOCKET_EINVAL, TSOCKET_ESYSTEM.
+ *                    one that was lost must be made again, and what is held takes the room for it: likewise.
+ * TSOCKET_ELAPPED    this consumer was detached (TSOCKET_LAG_DETACH). Close; open again with the last token. Once,
+ *                    too, where a batch was written over before the work behind its tsocket_release_after was done:
+ *                    call again, it is given again.
+ * TSOCKET_GONE       the daemon has ended before the stream did; what was ready has been delivered. Stays so. With
+ *                    options.reconnect_ms only after that time without a daemon.
+ * TSOCKET_EREFUSED   (reconnect_ms) the daemon that came back cannot go on from here; tsocket_last_error() says why.
+ * TSOCKET_EDEVICE    work behind a tsocket_release_after has failed, or a GPU does. Stays so.
+ * TSOCKET_EFORK, TSOCKET_EINVAL, TSOCKET_ESYSTEM.
  */
 TSOCKET_API int tsocket_next(struct tsocket *ts, int timeout_ms, struct tsocket_batch *batch_out);
 

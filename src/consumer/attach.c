@@ -15,8 +15,7 @@
 #include "places.h"
 
 enum {
-    ANSWER_MS = 30000, /* a daemon that is stopped or drowned in work; far above what any answer takes */
-    RETRY_MS = 20,     /* between two looks for a daemon that is not there yet */
+    RETRY_MS = 20, /* between two looks for a daemon that is not there yet */
 };
 
 /* --- one exchange: what has come in so far */
@@ -117,7 +116,7 @@ static int say_first(const struct tsc_link *link, const struct tsi_hello *messag
 }
 
 /* Greeted, connected, and `hello` on its way. */
-static int link_open(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
+static int link_open(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms, int answer_ms,
                      struct tsc_link *link_out)
 {
     struct tsc_link link = {.lifeline = -1};
@@ -126,7 +125,7 @@ static int link_open(const char *daemon, const struct tsi_hello *hello, int conn
     int rc = find(daemon, connect_timeout_ms, &link.lifeline);
 
     if (rc == TSOCKET_OK)
-        rc = greet(link.lifeline, tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS), &greeting);
+        rc = greet(link.lifeline, tsi_clock_deadline(tsi_clock_ns(), answer_ms), &greeting);
     if (rc == TSOCKET_OK && strcmp(hello->type, "HELLO") == 0)
         rc = tsc_places_list(hello->device, greeting.gpu, mine.device);
     if (rc == TSOCKET_OK) {
@@ -195,8 +194,8 @@ int tsc_link_take_ring(const struct tsc_link *link, const struct tsi_layout *lay
     char packet[TSI_LIFELINE_PACKET_MAX];
     struct tsc_ring_fds fds = {.n = 0};
     size_t len;
-    int rc = tsi_lifeline_recv(link->lifeline, tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS), packet, sizeof(packet),
-                               &len, fds.fds, &fds.n);
+    int rc = tsi_lifeline_recv(link->lifeline, tsi_clock_deadline(tsi_clock_ns(), TSC_ANSWER_MS), packet,
+                               sizeof(packet), &len, fds.fds, &fds.n);
 
     if (rc == TSOCKET_OK)
         rc = tsc_ring_open(&fds, layout, ticket, name, ring_out);
@@ -218,17 +217,17 @@ static int accept_welcome(struct reply *reply, struct tsc_attachment *attachment
     return tsc_ring_open(&reply->memory, &attachment->welcome.layout, attachment->welcome.arena, 0, &attachment->ring);
 }
 
-int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
+int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms, int answer_ms,
                struct tsc_attachment *attachment_out)
 {
     struct tsc_attachment attachment = {.ring = NULL};
     struct reply reply = {.text = NULL};
     uint64_t deadline_ns;
-    int rc = link_open(daemon, hello, connect_timeout_ms, &attachment.link);
+    int rc = link_open(daemon, hello, connect_timeout_ms, answer_ms, &attachment.link);
 
     if (rc != TSOCKET_OK)
         return rc;
-    deadline_ns = tsi_clock_deadline(tsi_clock_ns(), ANSWER_MS);
+    deadline_ns = tsi_clock_deadline(tsi_clock_ns(), answer_ms);
     rc = wait_for_message(&attachment.link, deadline_ns, &reply);
     TSI_STEP(WELCOME_HEARD);
     if (rc == TSOCKET_OK)
@@ -263,7 +262,7 @@ int tsc_query(const char *daemon, const struct tsi_hello *question, int timeout_
 {
     struct reply reply = {.text = NULL};
     struct tsc_link link;
-    int rc = link_open(daemon, question, 0, &link);
+    int rc = link_open(daemon, question, 0, TSC_ANSWER_MS, &link);
 
     if (rc != TSOCKET_OK)
         return rc;

@@ -26,12 +26,15 @@ struct tsc_attachment {
 /* "DAEMON" or "DAEMON/STREAM"; without one `stream_out` is empty. False: one of them is empty or too long. */
 bool tsc_split_name(const char *name, char daemon_out[TSOCKET_NAME_MAX + 1], char stream_out[TSOCKET_NAME_MAX + 1]);
 
+#define TSC_ANSWER_MS 30000 /* a daemon that is stopped or drowned in work; far above what any answer takes */
+
 /*
  * `hello` is sent with the daemon's token filled in, and for its device, which is options.device, what that comes to
- * here (places.h). The daemon is looked for until `connect_timeout_ms` is over (0: once, -1: for ever). TSOCKET_OK: the
- * attachment is the caller's, for tsc_detach. Errors as tsocket_open's.
+ * here (places.h). The daemon is looked for until `connect_timeout_ms` is over (0: once, -1: for ever); once it is
+ * there, each of its two answers is waited for `answer_ms`. TSOCKET_OK: the attachment is the caller's, for tsc_detach.
+ * Errors as tsocket_open's.
  */
-int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms,
+int tsc_attach(const char *daemon, const struct tsi_hello *hello, int connect_timeout_ms, int answer_ms,
                struct tsc_attachment *attachment_out);
 
 void tsc_detach(struct tsc_attachment *attachment);

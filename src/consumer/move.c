@@ -12,6 +12,13 @@
 #include "../ipc/step.h"
 #include "handle.h"
 
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+enum {
+    ANSWER_AGAIN_MS = 2000, /* for a daemon that has come back */
+};
+
 /* --- asking where to read */
 
 bool tsc_move_is_due(const struct tsocket *ts)
@@ -444,13 +451,17 @@ static int adopt(struct tsocket *ts, struct tsc_attachment *attachment)
     return tsc_handle_guard(ts);
 }
 
-/* Tells the new daemon where this consumer is, as any other that resumes. What it has lost lies before that. */
+/*
+ * Tells the new daemon where this consumer is, as any other that resumes. What it has lost lies before that. Who is in
+ * a hurry waits a little longer than that for an answer, or would never get one; not for long, where it is stopped.
+ */
 static int attach_again(struct tsocket *ts, int timeout_ms, struct tsc_attachment *attachment_out)
 {
     const struct tsc_walk *walk = ts->detour ? &ts->ahead : &ts->walk;
+    int answer_ms = timeout_ms < 0 ? TSC_ANSWER_MS : MIN(MAX(timeout_ms, ANSWER_AGAIN_MS), TSC_ANSWER_MS);
     int rc = make_token(ts, &walk->from, walk, ts->hello.resume);
 
-    return rc == TSOCKET_OK ? tsc_attach(ts->welcome.daemon, &ts->hello, timeout_ms, attachment_out) : rc;
+    return rc == TSOCKET_OK ? tsc_attach(ts->welcome.daemon, &ts->hello, timeout_ms, answer_ms, attachment_out) : rc;
 }
 
 int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
@@ -478,9 +489,11 @@ int tsc_move_come_back(struct tsocket *ts, uint64_t deadline_ns)
         TSI_STEP(CAME_BACK);
         return adopt(ts, &attachment);
     }
-    if (rc == TSOCKET_EINTR || (rc != TSOCKET_ENOTFOUND && rc != TSOCKET_GONE))
+    if (rc != TSOCKET_ENOTFOUND && rc != TSOCKET_GONE && rc != TSOCKET_EAGAIN)
         return rc;
-    if (tsi_clock_ns() >= give_up_ns)
+    now_ns = tsi_clock_ns();
+    if (now_ns >= give_up_ns)
         return gone(ts);
-    return rc == TSOCKET_GONE ? TSOCKET_OK : TSOCKET_EAGAIN; /* it was dying when it was asked: once more */
+    /* it was dying when it was asked, or is stopped: once more */
+    return rc != TSOCKET_ENOTFOUND && now_ns < deadline_ns ? TSOCKET_OK : TSOCKET_EAGAIN;
 }

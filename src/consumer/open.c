@@ -317,7 +317,7 @@ int tsocket_open(const char *name, uint32_t batch_size, const struct tsocket_opt
     ts = calloc(1, sizeof(*ts));
     if (ts == NULL)
         return tsi_fail(TSOCKET_ENOMEM, "no memory for a handle");
-    rc = tsc_attach(daemon, &hello, own.connect_timeout_ms, &attachment);
+    rc = tsc_attach(daemon, &hello, own.connect_timeout_ms, TSC_ANSWER_MS, &attachment);
     if (rc != TSOCKET_OK) {
         free(ts);
         return rc;
