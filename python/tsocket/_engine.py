@@ -66,7 +66,10 @@ class Engine:
             self.close()
 
     def _wait(self, timeout_ms: int) -> bool:
-        """Whether the run has ended; raises what it has failed with."""
+        """Whether the run has ended, as it has for a forked child, which may have got the lock locked; raises what it has
+        failed with."""
+        if self._pid != os.getpid():
+            return True
         with self._lock:
             if not self._pointer:
                 return True

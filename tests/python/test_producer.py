@@ -109,6 +109,26 @@ print("served")
         loader.close()
         self.assertEqual(child.finish(), "served\n")
 
+    def test_a_forked_child_does_not_wait_for_its_parents_producer(self):
+        """Not even where the parent's thread was in a call, with the lock, when the child was made."""
+        script = self.python("""
+import os, threading, numpy, tsocket
+producer = tsocket.Producer([{"x": numpy.zeros((4, 2), "f4")}] * 9, "child", join_grace=0)
+producer._lock.acquire()
+threading.Thread(target=lambda: None).start()
+child = os.fork()
+if child == 0:
+    done = threading.Thread(target=producer.join, daemon=True)
+    done.start()
+    done.join(20)
+    os._exit(done.is_alive())
+producer._lock.release()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+producer.close()
+""")
+        self.assertEqual(script.line(), "0")
+        script.finish()
+
     def test_its_death_is_noticed_though_a_child_that_it_forked_lives_on(self):
         code = """
 import os, time, numpy, tsocket
