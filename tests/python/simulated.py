@@ -64,10 +64,11 @@ class Driver:
         test.addCleanup(self.library.cuMemFree_v2, address)
         return address.value
 
-    def read(self, address, size):
-        data = (ctypes.c_uint8 * size)()
-        self.check(self.library.cuMemcpyDtoHAsync_v2(data, ctypes.c_uint64(address), ctypes.c_size_t(size), None))
-        self.check(self.library.cuStreamSynchronize(None))
+    def read(self, address, size, stream=None):
+        """Behind what is queued on that stream."""
+        data, stream = (ctypes.c_uint8 * size)(), ctypes.c_void_p(stream)
+        self.check(self.library.cuMemcpyDtoHAsync_v2(data, ctypes.c_uint64(address), ctypes.c_size_t(size), stream))
+        self.check(self.library.cuStreamSynchronize(stream))
         return bytes(data)
 
     def add_conversion(self, name, bits):

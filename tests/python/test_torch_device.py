@@ -15,15 +15,16 @@ BYTES = {torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
 class Result:
     """Stands for a tensor there."""
 
-    def __init__(self, driver, address, shape, dtype):
-        self.driver, self.address, self.shape, self.dtype = driver, address, shape, dtype
+    def __init__(self, driver, address, stream, shape, dtype):
+        self.driver, self.address, self.stream, self.shape, self.dtype = driver, address, stream, shape, dtype
 
     def data_ptr(self):
         return self.address
 
     def here(self, channels_last):
         count, channels, height, width = self.shape
-        data = bytearray(self.driver.read(self.address, count * channels * height * width * BYTES[self.dtype]))
+        size = count * channels * height * width * BYTES[self.dtype]
+        data = bytearray(self.driver.read(self.address, size, self.stream))
         flat = torch.frombuffer(data, dtype=self.dtype)
         if channels_last:
             return flat.view(count, height, width, channels).permute(0, 3, 1, 2)
@@ -39,7 +40,7 @@ class TorchDeviceTest(DeviceTest):
     def there(self, loader, address, stream):
         """The loader, with a GPU of the test's."""
         def empty(*shape):
-            return Result(self.driver, address, shape, loader._dtype)
+            return Result(self.driver, address, stream, shape, loader._dtype)
 
         self.patch(loader, "_empty_there", empty)
         self.patch(loader, "_current_stream", lambda: stream)
