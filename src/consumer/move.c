@@ -257,7 +257,8 @@ bool tsc_move_passed(const struct tsocket *ts, struct tsi_hot *hot_out)
     const struct tsc_walk *walk = unreleased(ts);
     bool between = walk->own_epoch > 0 && walk->until == 0 && walk->from.index == 0; /* two epochs */
 
-    if (ts->world > 1 || ts->welcome.resident || ts->received_all == 0) /* the page of these tells all; or nothing */
+    /* a rank's place is not its job's; positions in a resident stream stay; who got nothing has released nothing */
+    if (ts->world > 1 || ts->welcome.resident || ts->received_all == 0)
         return false;
     hot_out->a = between ? ts->ended.epoch : walk->from.epoch;
     hot_out->b = between ? ts->ended.samples : walk->from.index;

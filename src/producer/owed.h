@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a consumer is owed: windows that it held, and that were written over since it was parked. They are given to it
- * again, and the ledger says both.
+ * again, and the ledger says both. And what it has released when it leaves, which its ring may not show any more.
  *
  *     given --parked, written over, released--> LOST --given again, released whole--> AGAIN
  *
